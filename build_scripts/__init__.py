@@ -1,0 +1,1 @@
+"""Compiles the kernels of kernels_cu/ to cubins and writes their manifest."""

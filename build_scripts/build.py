@@ -1,0 +1,160 @@
+"""Builds all cubins into cuswiglu/cubins, with a manifest; skips what is unchanged."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import compile as compiler
+from . import toolchain
+from .instances import BLOCK_K, INSTANCES, MAJORS, THREADS, Instance
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "kernels_cu"
+OUTPUT = ROOT / "cuswiglu" / "cubins"
+MANIFEST_FORMAT = 1
+
+Row = dict[str, Any]
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def source_hash(instance: Instance, versions: dict[str, str], kernels: Path = KERNELS) -> str:
+    """Everything an instance's cubin depends on: sources, its row, options, toolchain."""
+    digest = hashlib.sha256()
+    for path in sorted(kernels.rglob("*.cuh")):
+        digest.update(path.relative_to(kernels).as_posix().encode() + b"\0" + path.read_bytes())
+    inputs = [
+        instance.source(),
+        sorted(versions.items()),
+        compiler.PROGRAM_OPTIONS,
+        compiler.LINKER_OPTIONS,
+    ]
+    digest.update(json.dumps(inputs, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def manifest_row(instance: Instance, compiled: compiler.Compiled, source: str) -> Row:
+    """What the library needs to know of an instance to choose and to launch it."""
+    return {
+        "name": instance.name,
+        "family": instance.family,
+        "schedule": instance.schedule,
+        "block_m": instance.block_m,
+        "block_n": instance.block_n,
+        "block_k": BLOCK_K,
+        "cluster_m": instance.cluster_m,
+        "cluster_n": instance.cluster_n,
+        "stages": instance.stages,
+        "threads": THREADS,
+        "shared_bytes": instance.shared_bytes,
+        "raster_rows": instance.raster_rows,
+        "boxes": instance.boxes,
+        "limits": {"n_multiple": 8, "k_multiple": 8, "alignment_bytes": 16},
+        "cubin": f"{instance.name}.cubin",
+        "bytes": len(compiled.cubin),
+        "sha256": sha256(compiled.cubin),
+        "source_sha256": source,
+        "entries": {
+            major: {
+                "name": instance.entry(major),
+                "registers": compiled.resources[instance.entry(major)].registers,
+                "spill_bytes": compiled.resources[instance.entry(major)].spill_store_bytes
+                + compiled.resources[instance.entry(major)].spill_load_bytes,
+            }
+            for major in MAJORS
+        },
+    }
+
+
+def _reusable(output: Path, sources: dict[str, str]) -> dict[str, Row]:
+    """Rows of the last manifest whose source and cubin are unchanged."""
+    try:
+        old = json.loads((output / "manifest.json").read_text())
+        rows = {row["name"]: row for row in old["instances"]}
+        return {
+            name: row
+            for name, row in rows.items()
+            if old["format"] == MANIFEST_FORMAT
+            and row["source_sha256"] == sources.get(name)
+            and sha256((output / row["cubin"]).read_bytes()) == row["sha256"]
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write whole or not at all, so that a stopped build leaves no half cubin."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def build(
+    output: Path = OUTPUT,
+    instances: Sequence[Instance] = INSTANCES,
+    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+) -> Path:
+    """Compile `instances` into `output` and return the manifest's path.
+
+    Raises
+    ------
+    build_scripts.compile.CompileError
+        If an instance does not compile or spills; the manifest is not written then.
+    build_scripts.toolchain.ToolchainError
+        If a wheel is missing.
+    """
+    versions = toolchain.versions()
+    output.mkdir(parents=True, exist_ok=True)
+    sources = {instance.name: source_hash(instance, versions) for instance in instances}
+    rows = _reusable(output, sources)
+    todo = [instance for instance in instances if instance.name not in rows]
+    if todo:
+        say(f"compiling {len(todo)} of {len(instances)} kernels on {cores()} cores")
+        # Fresh processes: NVRTC is loaded in each, whatever this one has loaded already.
+        context = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(cores(), mp_context=context) as pool:
+            jobs = {
+                pool.submit(compiler.compile_instance, instance, KERNELS): instance
+                for instance in todo
+            }
+            try:
+                for number, job in enumerate(concurrent.futures.as_completed(jobs), start=1):
+                    instance, compiled = jobs[job], job.result()
+                    row = manifest_row(instance, compiled, sources[instance.name])
+                    _write(output / row["cubin"], compiled.cubin)
+                    rows[instance.name] = row
+                    registers = max(entry["registers"] for entry in row["entries"].values())
+                    say(
+                        f"[{number}/{len(todo)}] {instance.name}: {registers} registers, 0 spills, "
+                        f"{row['bytes'] / 1024:.0f} KiB, {compiled.seconds:.0f} s"
+                    )
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    for stale in set(output.glob("*.cubin")) - {output / row["cubin"] for row in rows.values()}:
+        stale.unlink()
+    manifest = {
+        "format": MANIFEST_FORMAT,
+        "arch": compiler.ARCH,
+        "toolchain": versions,
+        "instances": [rows[instance.name] for instance in instances],
+    }
+    path = output / "manifest.json"
+    _write(path, (json.dumps(manifest, indent=1) + "\n").encode())
+    total = sum(row["bytes"] for row in manifest["instances"])
+    say(f"{len(instances)} kernels, {total / 1024:.0f} KiB of cubins")
+    return path

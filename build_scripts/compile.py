@@ -1,0 +1,114 @@
+"""One instance: CUDA C++ -> LTO-IR (NVRTC) -> cubin (nvJitLink), with what ptxas says of it."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import toolchain
+from .instances import Instance
+
+ARCH = "sm_90a"
+PROGRAM_OPTIONS = {
+    "std": "c++17",
+    "arch": ARCH,
+    "device_as_default_execution_space": True,
+    "link_time_optimization": True,
+}
+LINKER_OPTIONS = {
+    "arch": ARCH,
+    "link_time_optimization": True,
+    "optimize_unused_variables": True,
+    "ptxas_options": ["-v"],
+    "verbose": True,
+}
+
+_FUNCTION = re.compile(
+    r"Function properties for (?P<entry>\w+)\s.*?"
+    r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
+    r"(?P<loads>\d+) bytes spill loads\s.*?Used (?P<registers>\d+) registers",
+    re.DOTALL,
+)
+
+
+class CompileError(RuntimeError):
+    """An instance does not compile, or spills registers."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What ptxas reports of one entry: registers a thread at entry, bytes spilled."""
+
+    registers: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A cubin and the resources of each of its entries."""
+
+    cubin: bytes
+    resources: dict[str, Resources]
+    seconds: float
+
+
+def parse_resources(log: str) -> dict[str, Resources]:
+    """Read `ptxas -v` output: entry name -> resources."""
+    return {
+        match["entry"]: Resources(
+            int(match["registers"]), int(match["stack"]), int(match["stores"]), int(match["loads"])
+        )
+        for match in _FUNCTION.finditer(log)
+    }
+
+
+def check_resources(instance: Instance, resources: dict[str, Resources], log: str) -> None:
+    """Refuse a spill, a stack frame, serialised WGMMAs, or a report without an entry."""
+    for entry in map(instance.entry, ("k", "n")):
+        if entry not in resources:
+            raise CompileError(f"{instance.name}: ptxas reported nothing of {entry}:\n{log}")
+        found = resources[entry]
+        if found.spill_store_bytes or found.spill_load_bytes or found.stack_bytes:
+            raise CompileError(
+                f"{instance.name}: {entry} spills registers ({found.spill_store_bytes} bytes "
+                f"stored, {found.spill_load_bytes} loaded, {found.stack_bytes} of stack): choose "
+                "a smaller tile in build_scripts/instances.py"
+            )
+    if re.search(r"wgmma.*serialized|setmaxnreg.*ignored", log, re.IGNORECASE):
+        raise CompileError(f"{instance.name}: ptxas gave up an optimisation it needs:\n{log}")
+
+
+def compile_instance(instance: Instance, kernels: Path) -> Compiled:
+    """Compile both entries of an instance.
+
+    Raises
+    ------
+    CompileError
+        Naming the instance, with the compiler's own words.
+    """
+    toolchain.preload()
+    from cuda.core import Linker, LinkerOptions, Program, ProgramOptions
+
+    start = time.perf_counter()
+    options = ProgramOptions(
+        name=f"{instance.name}.cu",
+        include_path=toolchain.include_path(kernels),
+        **PROGRAM_OPTIONS,
+    )
+    logs = io.StringIO()
+    try:
+        program = Program(instance.source(), "c++", options)
+        object_code = program.compile("ltoir", logs=logs)
+        linker = Linker(object_code, options=LinkerOptions(**LINKER_OPTIONS))
+        cubin = bytes(linker.link("cubin").code)
+    except Exception as error:
+        raise CompileError(f"{instance.name}: {error}\n{logs.getvalue()}") from error
+    log = linker.get_info_log()
+    resources = parse_resources(log)
+    check_resources(instance, resources, log)
+    return Compiled(cubin, resources, time.perf_counter() - start)

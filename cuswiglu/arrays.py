@@ -1,0 +1,244 @@
+"""Arrays: the only room that knows NumPy, CuPy and DLPack.
+
+Everything past this module works on `ArrayView`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where an array lives: the host, or one CUDA device."""
+
+    kind: str  # "cpu" or "cuda"
+    index: int = 0
+
+    def __str__(self) -> str:
+        return "the CPU" if self.kind == "cpu" else f"CUDA device {self.index}"
+
+
+CPU = Device("cpu")
+
+
+@dataclass(frozen=True)
+class ArrayView:
+    """An array as the library sees it.
+
+    Attributes
+    ----------
+    name : str
+        The argument's name, for messages.
+    pointer : int
+        Address of the first element.
+    shape, strides : tuple of int
+        Both in elements.
+    dtype : str
+        Name of the element type, "bfloat16".
+    device : Device
+    writable : bool
+    array : numpy.ndarray or cupy.ndarray
+        Keeps the memory alive, and is what backends on array libraries compute with.
+    """
+
+    name: str
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: Device
+    writable: bool
+    array: Any = field(repr=False, compare=False)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def empty(self) -> bool:
+        return 0 in self.shape
+
+    def like(self, array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> ArrayView:
+        """The same memory with other dimensions."""
+        return ArrayView(
+            self.name, self.pointer, shape, strides, self.dtype, self.device, self.writable, array
+        )
+
+
+def is_cupy(array: Any) -> bool:
+    """Whether `array` is a CuPy array; never imports CuPy."""
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(array, cupy.ndarray)
+
+
+def view(name: str, array: Any) -> ArrayView:
+    """Look at `array` without copying it.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for messages.
+    array : numpy.ndarray, cupy.ndarray, or a CUDA array with ``__dlpack__``
+
+    Raises
+    ------
+    TypeError
+        If it is none of these, or not of dtype bfloat16.
+    ValueError
+        If its strides are no whole elements.
+    """
+    if isinstance(array, np.ndarray):
+        pointer, device, writable = array.ctypes.data, CPU, bool(array.flags.writeable)
+    elif is_cupy(array):
+        pointer, device, writable = int(array.data.ptr), Device("cuda", array.device.id), True
+    elif hasattr(array, "__dlpack__"):
+        return view(name, _from_dlpack(name, array))
+    else:
+        raise TypeError(
+            f"{name} must be a NumPy or CuPy array (or a CUDA array with __dlpack__), "
+            f"got {type(array).__name__}: make one with numpy.asarray or cupy.asarray"
+        )
+    dtype = array.dtype.name
+    if dtype != BFLOAT16:
+        raise TypeError(
+            f"{name} must have dtype bfloat16, got {dtype}: convert it with "
+            f"{name}.astype(ml_dtypes.bfloat16)"
+        )
+    if any(stride % array.itemsize for stride in array.strides):
+        raise ValueError(
+            f"{name} must have strides of whole elements, got {array.strides} bytes: "
+            f"pass {name}.copy()"
+        )
+    strides = tuple(stride // array.itemsize for stride in array.strides)
+    return ArrayView(name, pointer, tuple(array.shape), strides, dtype, device, writable, array)
+
+
+def _from_dlpack(name: str, array: Any) -> Any:
+    kind = int(array.__dlpack_device__()[0])
+    if kind not in (2, 13):  # kDLCUDA, kDLCUDAManaged
+        raise TypeError(
+            f"{name} must be a NumPy array, or live on a CUDA device, got {type(array).__name__} "
+            f"with DLPack device type {kind}: pass numpy.asarray({name}) of dtype bfloat16"
+        )
+    return cupy_module().from_dlpack(array)
+
+
+def cupy_module() -> Any:
+    """CuPy, imported when the first device array is met.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise ImportError(
+            "arrays on a CUDA device need CuPy, which cannot be imported here "
+            f"({error}): pip install 'cuswiglu[cuda12]' or 'cuswiglu[cuda13]'"
+        ) from error
+    return cupy
+
+
+def empty(shape: tuple[int, ...], device: Device) -> Any:
+    """A new row-major BF16 array, from CuPy's memory pool on a CUDA device."""
+    import ml_dtypes
+
+    if device.kind == "cpu":
+        return np.empty(shape, ml_dtypes.bfloat16)
+    cupy = cupy_module()
+    with cupy.cuda.Device(device.index):
+        return cupy.empty(shape, ml_dtypes.bfloat16)
+
+
+def matrix(array: ArrayView, *, writing: bool = False) -> ArrayView:
+    """See (..., C) as (rows, C), a view: all but the last dimension become one.
+
+    Raises
+    ------
+    ValueError
+        If no single stride walks the leading dimensions, or the last is not contiguous.
+    """
+    *leading, columns = array.shape
+    if array.strides[-1] != 1 and columns > 1 and not array.empty:
+        raise ValueError(
+            f"{array.name} must be contiguous along its last dimension, got strides "
+            f"{array.strides} (elements) for shape {array.shape}: pass {_contiguous(array)}"
+        )
+    rows, stride = 1, columns
+    for extent, step in zip(reversed(leading), reversed(array.strides[:-1]), strict=True):
+        if extent == 1:
+            continue
+        if rows == 1:
+            stride = step
+        elif step != stride * rows and not array.empty:
+            raise ValueError(
+                f"{array.name}'s leading dimensions must be walked by one stride, got strides "
+                f"{array.strides} (elements) for shape {array.shape}: pass {_contiguous(array)}"
+            )
+        rows *= extent
+    if rows > 1 and stride < columns and not array.empty:
+        raise ValueError(
+            f"{array.name}'s rows must not overlap, got a row stride of {stride} elements for "
+            f"rows of {columns}: pass {_contiguous(array)}"
+        )
+    shape = (rows, columns)
+    return array.like(_reshape(array, shape, stride, writing), shape, (stride, 1))
+
+
+def _contiguous(array: ArrayView) -> str:
+    library = "numpy" if array.device.kind == "cpu" else "cupy"
+    return f"{library}.ascontiguousarray({array.name})"
+
+
+def _reshape(array: ArrayView, shape: tuple[int, ...], stride: int, writing: bool) -> Any:
+    if array.ndim == 2 or array.empty:
+        return array.array.reshape(shape)
+    strides = (stride * array.array.itemsize, array.array.itemsize)
+    if array.device.kind == "cpu":
+        return np.lib.stride_tricks.as_strided(array.array, shape, strides, writeable=writing)
+    return cupy_module().lib.stride_tricks.as_strided(array.array, shape, strides)
+
+
+def span(array: ArrayView) -> tuple[int, int]:
+    """First byte, and the byte behind the last, of the memory an array touches."""
+    if array.empty:
+        return array.pointer, array.pointer
+    itemsize = array.array.itemsize
+    steps = [s * (n - 1) for n, s in zip(array.shape, array.strides, strict=True)]
+    low = array.pointer + itemsize * sum(step for step in steps if step < 0)
+    return low, array.pointer + itemsize * (1 + sum(step for step in steps if step > 0))
+
+
+def overlap(a: ArrayView, b: ArrayView) -> bool:
+    """Whether two arrays share an element; addresses only, nothing is read."""
+    (a_low, a_high), (b_low, b_high) = span(a), span(b)
+    if a.device != b.device or a_high <= b_low or b_high <= a_low:
+        return False
+    return bool(np.shares_memory(_address_range(a), _address_range(b)))
+
+
+class _AddressRange:
+    """Lends an array's addresses to NumPy, which solves for shared elements."""
+
+    def __init__(self, array: ArrayView) -> None:
+        itemsize = array.array.itemsize
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": f"|V{itemsize}",
+            "data": (array.pointer, True),
+            "shape": array.shape,
+            "strides": tuple(stride * itemsize for stride in array.strides),
+        }
+
+
+def _address_range(array: ArrayView) -> np.ndarray[Any, Any]:
+    return np.asarray(_AddressRange(array))

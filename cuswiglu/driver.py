@@ -1,0 +1,266 @@
+"""Launch: cuda-python's driver API, and nothing that knows the kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from .select import DeviceInfo
+
+MINIMUM_DRIVER = 12000  # CUDA 12.0: the first that loads our cubins (driver 525)
+_TENSOR_MAP_BYTES = 128
+
+
+class DriverError(RuntimeError):
+    """A CUDA driver call failed, or the driver cannot be used."""
+
+
+@functools.cache
+def bindings() -> Any:
+    """cuda-python's driver module, imported on first use.
+
+    Raises
+    ------
+    ImportError
+        If cuda-python is not installed.
+    """
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise ImportError(
+            f"the kernels need cuda-python, which cannot be imported here ({error}): "
+            "pip install 'cuswiglu[cuda12]' or 'cuswiglu[cuda13]'"
+        ) from error
+    return driver
+
+
+def check(result: Sequence[Any], doing: str) -> Any:
+    """Unwrap what cuda-python returns: (status, value...)."""
+    status, *values = result
+    if int(status) != 0:
+        raise DriverError(f"the CUDA driver failed at {doing}: {getattr(status, 'name', status)}")
+    return values[0] if values else None
+
+
+# The tensor-map call writes into an object that must be 64-byte aligned, which cuda-python's
+# objects are not always: so it is reached by address, and encodes into memory of our own.
+_ENCODE = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,  # CUtensorMap*
+    ctypes.c_int,  # element type
+    ctypes.c_uint32,  # rank
+    ctypes.c_void_p,  # base address
+    ctypes.POINTER(ctypes.c_uint64),  # extents
+    ctypes.POINTER(ctypes.c_uint64),  # strides in bytes, all but the first
+    ctypes.POINTER(ctypes.c_uint32),  # box
+    ctypes.POINTER(ctypes.c_uint32),  # element strides
+    ctypes.c_int,  # interleave
+    ctypes.c_int,  # swizzle
+    ctypes.c_int,  # L2 promotion
+    ctypes.c_int,  # out-of-bounds fill
+)
+_BFLOAT16 = 9  # CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}  # span in bytes -> CU_TENSOR_MAP_SWIZZLE_*
+_L2_PROMOTION_256B = 3
+
+
+class Driver:
+    """The CUDA driver, for this process. One object serves all devices and threads."""
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._libraries: dict[str, Any] = {}
+        self._kernels: dict[tuple[str, int], Any] = {}
+        check(cuda.cuInit(0), "cuInit: is there an NVIDIA GPU and a driver?")
+        version = check(cuda.cuDriverGetVersion(), "cuDriverGetVersion")
+        if version < MINIMUM_DRIVER:
+            raise DriverError(
+                f"the CUDA driver supports CUDA {version // 1000}.{version % 1000 // 10}, the "
+                "kernels need 12.0 or newer (driver 525): update the NVIDIA driver"
+            )
+        address, _ = _pair(
+            cuda.cuGetProcAddress(b"cuTensorMapEncodeTiled", 12000, 0), "cuGetProcAddress"
+        )
+        self._encode = _ENCODE(int(address))
+
+    def check_process(self) -> None:
+        """Refuse to run in a forked child: a CUDA context does not survive fork().
+
+        Raises
+        ------
+        DriverError
+        """
+        if os.getpid() != self._pid:
+            raise DriverError(
+                "CUDA was initialised before this process was forked, and cannot be used in the "
+                "child: start workers with multiprocessing.get_context('spawn')"
+            )
+
+    def device_info(self, index: int) -> DeviceInfo:
+        """Name, compute capability and number of multiprocessors of a device."""
+        self.check_process()
+        cuda = self._cuda
+        device = check(cuda.cuDeviceGet(index), "cuDeviceGet")
+        attribute = cuda.CUdevice_attribute
+        ask = [
+            attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+        ]
+        major, minor, count = (
+            check(cuda.cuDeviceGetAttribute(a, device), "cuDeviceGetAttribute") for a in ask
+        )
+        name = check(cuda.cuDeviceGetName(64, device), "cuDeviceGetName")
+        return DeviceInfo(name.split(b"\0")[0].decode(), (major, minor), count)
+
+    def kernel(self, code: bytes, key: str, entry: str, index: int, shared_bytes: int) -> Any:
+        """An entry point of a cubin, ready on the current device `index`; loaded once.
+
+        Parameters
+        ----------
+        code : bytes
+            The cubin.
+        key : str
+            Its hash: the same code is loaded once per process.
+        entry : str
+        index : int
+            The current device.
+        shared_bytes : int
+            Dynamic shared memory it is launched with.
+        """
+        self.check_process()
+        cuda = self._cuda
+        with self._lock:
+            found = self._kernels.get((entry, index))
+            if found is not None:
+                return found
+            library = self._libraries.get(key)
+            if library is None:
+                library = check(
+                    cuda.cuLibraryLoadData(code, [], [], 0, [], [], 0), f"loading {entry}"
+                )
+                self._libraries[key] = library
+            handle = check(cuda.cuLibraryGetKernel(library, entry.encode()), f"finding {entry}")
+            # As a function of the current context: nothing is left to load when it is launched.
+            function = check(cuda.cuKernelGetFunction(handle), f"loading {entry}")
+            check(
+                cuda.cuFuncSetAttribute(
+                    function,
+                    cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    shared_bytes,
+                ),
+                f"asking for {shared_bytes} bytes of shared memory for {entry}",
+            )
+            self._kernels[entry, index] = function
+            return function
+
+    def config(
+        self,
+        grid: tuple[int, int],
+        cluster: tuple[int, int],
+        threads: int,
+        shared_bytes: int,
+    ) -> Any:
+        """A launch configuration with a cluster shape; its stream is set at each launch."""
+        cuda = self._cuda
+        config = cuda.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = *grid, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+        config.sharedMemBytes = shared_bytes
+        attribute = cuda.CUlaunchAttribute()
+        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        attribute.value.clusterDim.x = cluster[0]
+        attribute.value.clusterDim.y = cluster[1]
+        attribute.value.clusterDim.z = 1
+        config.attrs = [attribute]
+        config.numAttrs = 1
+        return config
+
+    def resident_clusters(self, function: Any, config: Any, entry: str) -> int:
+        """How many clusters of a configuration run at once on the current device."""
+        return int(
+            check(
+                self._cuda.cuOccupancyMaxActiveClusters(function, config),
+                f"asking how many clusters of {entry} are resident",
+            )
+        )
+
+    def encode_tensor_map(
+        self,
+        destination: int,
+        address: int,
+        extents: tuple[int, int],
+        row_bytes: int,
+        box: tuple[int, int],
+    ) -> None:
+        """Write the 128-byte TMA descriptor of a row-major BF16 matrix.
+
+        Parameters
+        ----------
+        destination : int
+            Address of the descriptor, 64-byte aligned.
+        address : int
+            Of the matrix.
+        extents : (int, int)
+            Contiguous elements, rows.
+        row_bytes : int
+            From row to row.
+        box : (int, int)
+            Contiguous elements (also the swizzle span), rows.
+        """
+        status = self._encode(
+            destination,
+            _BFLOAT16,
+            2,
+            address,
+            (ctypes.c_uint64 * 2)(*extents),
+            (ctypes.c_uint64 * 1)(row_bytes),
+            (ctypes.c_uint32 * 2)(*box),
+            (ctypes.c_uint32 * 2)(1, 1),
+            0,
+            _SWIZZLES[2 * box[0]],
+            _L2_PROMOTION_256B,
+            0,
+        )
+        if status != 0:
+            raise DriverError(
+                f"the CUDA driver failed at encoding a TMA descriptor (error {status}): address "
+                f"{address:#x}, extents {extents}, row stride {row_bytes} bytes, box {box}"
+            )
+
+    def launch(self, config: Any, function: Any, stream: int, arguments: int) -> None:
+        """Launch with packed arguments: the address of an array of pointers to them."""
+        config.hStream = stream
+        check(self._cuda.cuLaunchKernelEx(config, function, arguments, 0), "cuLaunchKernelEx")
+
+
+def _pair(result: Sequence[Any], doing: str) -> tuple[Any, Any]:
+    status, first, second = result
+    check((status,), doing)
+    return first, second
+
+
+_drivers: list[Driver] = []
+_creation = threading.Lock()
+
+
+def driver() -> Driver:
+    """The process's driver, created on first use.
+
+    Raises
+    ------
+    DriverError
+        If there is no GPU, the driver is too old, or the process was forked.
+    ImportError
+        If cuda-python is not installed.
+    """
+    with _creation:
+        if not _drivers:
+            _drivers.append(Driver(bindings()))
+        return _drivers[0]

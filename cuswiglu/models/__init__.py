@@ -1,0 +1,77 @@
+"""Read gated MLP weights from safetensors and GGUF checkpoints.
+
+Needs the ``models`` extra: ``pip install 'cuswiglu[models]'``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ._gguf import GGUFCheckpoint, load_gguf
+from ._safetensors import SafetensorsCheckpoint, load_safetensors
+from ._weights import Checkpoint, MLPWeights
+
+__all__ = ["MLPWeights", "iter_layers", "layer_count", "load_gguf", "load_safetensors"]
+
+
+def layer_count(path: str | os.PathLike[str]) -> int:
+    """Count the layers of a checkpoint that have a gated MLP.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A ``.gguf`` file, or anything that `load_safetensors` takes.
+
+    Returns
+    -------
+    int
+        Number of layers, at least 1.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged, of another kind, or holds no gated MLP.
+    ImportError
+        If the ``models`` extra is not installed.
+    """
+    return len(_open(path).layers)
+
+
+def iter_layers(path: str | os.PathLike[str]) -> Iterator[MLPWeights]:
+    """Load the gated MLPs of a checkpoint one after another, opening it once.
+
+    Much faster than calling `load_gguf` for each layer, as a GGUF header takes seconds to parse.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A ``.gguf`` file, or anything that `load_safetensors` takes.
+
+    Returns
+    -------
+    Iterator of MLPWeights
+        One item for each layer, in layer order. A GGUF file stays mapped until the iterator is
+        deleted.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged, of another kind, or holds no gated MLP; while iterating, if the
+        tensors of a layer cannot be used.
+    ImportError
+        If the ``models`` extra is not installed.
+    """
+    checkpoint = _open(path)
+    return (checkpoint.load(layer) for layer in checkpoint.layers)
+
+
+def _open(path: str | os.PathLike[str]) -> Checkpoint:
+    if Path(path).suffix.lower() == ".gguf":
+        return GGUFCheckpoint(path)
+    return SafetensorsCheckpoint(path)

@@ -1,0 +1,203 @@
+"""Problem: what is to be computed, checked, and free of arrays.
+
+Validation lives here: every message names the argument, what it got, what it needs, and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from . import arrays
+from .arrays import ArrayView, Device
+
+TMA_ALIGNMENT = 16  # bytes: of base addresses and of row strides (CUDA driver API, tensor maps)
+ELEMENT_BYTES = 2
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix as TMA sees it: `rows` rows of `columns` contiguous elements.
+
+    `alignment` is the largest power of two, up to 16, that divides its address in bytes.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    stride: int  # elements from row to row
+    alignment: int
+
+    def tma_obstacle(self) -> str | None:
+        """Why a TMA descriptor cannot express it, or None."""
+        if self.alignment % TMA_ALIGNMENT:
+            return (
+                f"{self.name}'s address is a multiple of {self.alignment} bytes only, "
+                f"TMA needs {TMA_ALIGNMENT}"
+            )
+        if self.stride * ELEMENT_BYTES % TMA_ALIGNMENT:
+            return (
+                f"{self.name}'s row stride is {self.stride * ELEMENT_BYTES} bytes, "
+                f"TMA needs a multiple of {TMA_ALIGNMENT}"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One SwiGLU: (M, K) @ (K, N), twice, to (M, N).
+
+    `major` is how both weights lie: "k" (checkpoint), "n" (Flax), or "mixed" when they differ.
+    It holds no address, so that plans are shared by all arrays of the same kind.
+    """
+
+    m: int
+    n: int
+    k: int
+    major: str
+    x: Operand
+    gate: Operand
+    up: Operand
+    out: Operand
+    device: Device
+
+    @property
+    def operands(self) -> tuple[Operand, Operand, Operand, Operand]:
+        return self.x, self.gate, self.up, self.out
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of the two products."""
+        return 4 * self.m * self.n * self.k
+
+    def tma_obstacle(self) -> str | None:
+        """The first thing TMA cannot express, or None."""
+        return next(filter(None, (operand.tma_obstacle() for operand in self.operands)), None)
+
+
+def _alignment(pointer: int) -> int:
+    return TMA_ALIGNMENT if pointer == 0 else min(TMA_ALIGNMENT, pointer & -pointer)
+
+
+def operand(array: ArrayView) -> Operand:
+    """The TMA view of a matrix that is contiguous along rows or along columns."""
+    rows, columns = array.shape
+    row_stride, column_stride = array.strides
+    if weight_major(array) == "k":
+        rows, columns, row_stride = columns, rows, column_stride
+    stride = row_stride if rows > 1 else max(columns, row_stride)
+    return Operand(array.name, rows, columns, stride, _alignment(array.pointer))
+
+
+def weight_major(weight: ArrayView) -> str | None:
+    """ "n" if rows are contiguous, "k" if columns are, None if neither is."""
+    (rows, columns), (row_stride, column_stride) = weight.shape, weight.strides
+    if (column_stride == 1 or columns <= 1) and (row_stride >= columns or rows <= 1):
+        return "n"
+    if (row_stride == 1 or rows <= 1) and (column_stride >= rows or columns <= 1):
+        return "k"
+    return None
+
+
+def check_weight(weight: ArrayView, rows: int | None, rows_name: str) -> None:
+    """A weight is 2-D, contiguous along one dimension, and has `rows` rows."""
+    if weight.ndim != 2:
+        raise ValueError(
+            f"{weight.name} must be 2-D, ({rows_name}, columns), got shape {weight.shape}"
+        )
+    if rows is not None and weight.shape[0] != rows:
+        hint = ""
+        if weight.shape[1] == rows:
+            hint = f": a checkpoint's (out, in) matrix is passed as {weight.name}.T"
+        raise ValueError(
+            f"{weight.name} must have {rows} rows ({rows_name}), got shape {weight.shape}{hint}"
+        )
+    if weight.empty:
+        raise ValueError(f"{weight.name} must not be empty, got shape {weight.shape}")
+    if weight_major(weight) is None:
+        raise ValueError(
+            f"{weight.name} must be contiguous along one of its dimensions, with rows that do not "
+            f"overlap, got strides {weight.strides} (elements) for shape {weight.shape}: pass a "
+            "contiguous copy"
+        )
+
+
+def check_same_device(views: Iterable[ArrayView]) -> Device:
+    """All arrays live in one place."""
+    first, *others = views
+    for other in others:
+        if other.device != first.device:
+            raise ValueError(
+                f"{first.name} and {other.name} must live on the same device, got {first.device} "
+                f"and {other.device}: move one of them"
+            )
+    return first.device
+
+
+def check_weights(gate: ArrayView, up: ArrayView, down: ArrayView | None = None) -> None:
+    """Weights fit each other: (K, N), (K, N) and (N, K_out), on one device."""
+    check_weight(gate, None, "K")
+    check_weight(up, gate.shape[0], "K, as w_gate")
+    if up.shape != gate.shape:
+        raise ValueError(f"w_up must have the shape of w_gate, {gate.shape} (K, N), got {up.shape}")
+    if down is not None:
+        check_weight(down, gate.shape[1], "N, as w_gate has columns")
+    check_same_device([gate, up] if down is None else [gate, up, down])
+
+
+def check_x(x: ArrayView, gate: ArrayView) -> None:
+    """x is (..., K)."""
+    if x.ndim < 1:
+        raise ValueError("x must have shape (..., K), got a scalar array")
+    if x.shape[-1] != gate.shape[0]:
+        raise ValueError(
+            f"x must have K = {gate.shape[0]} columns, the rows of w_gate, got shape {x.shape}"
+        )
+    check_same_device([x, gate])
+
+
+def check_out(out: ArrayView, shape: tuple[int, ...], inputs: Iterable[ArrayView]) -> None:
+    """`out` may be written: right shape, writable, apart from every input."""
+    inputs = list(inputs)
+    check_same_device([out, *inputs])
+    if out.shape != shape:
+        raise ValueError(f"out must have shape {shape}, got {out.shape}")
+    if not out.writable:
+        raise ValueError("out must be writable, got a read-only array: pass a copy of it")
+    for other in inputs:
+        if arrays.overlap(out, other):
+            raise ValueError(f"out must not overlap {other.name}: pass separate memory")
+
+
+def swiglu_problem(x: ArrayView, gate: ArrayView, up: ArrayView, out: ArrayView) -> Problem:
+    """The problem of checked arrays; x and out as matrices (`arrays.matrix`)."""
+    majors = {weight_major(gate), weight_major(up)}
+    return Problem(
+        m=x.shape[0],
+        n=gate.shape[1],
+        k=gate.shape[0],
+        major=str(majors.pop()) if len(majors) == 1 else "mixed",
+        x=_rows(x),
+        gate=operand(gate),
+        up=operand(up),
+        out=_rows(out),
+        device=x.device,
+    )
+
+
+def _rows(array: ArrayView) -> Operand:
+    rows, columns = array.shape
+    stride = array.strides[0] if rows > 1 else -(-columns // 8) * 8
+    return Operand(array.name, rows, columns, stride, _alignment(array.pointer))
+
+
+def tokens(x: ArrayView) -> int:
+    """M: the product of x's leading dimensions."""
+    return math.prod(x.shape[:-1])
+
+
+def view_all(**named: Any) -> list[ArrayView]:
+    """Views of several arguments, in order."""
+    return [arrays.view(name, array) for name, array in named.items()]

@@ -1,0 +1,52 @@
+"""Everything in this folder needs a Hopper GPU: `pytest -m gpu`."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture(scope="session")
+def cupy():
+    return pytest.importorskip("cupy")
+
+
+@pytest.fixture
+def draw(cupy):
+    """Fresh random inputs: draw(m, k, n, major) -> x, gate, up, as N(0, 1), N(0, 1) / sqrt(K)."""
+    import ml_dtypes
+
+    generator = cupy.random.default_rng()
+
+    def bf16(rows, columns, scale):
+        values = generator.standard_normal((rows, columns), dtype=cupy.float32) * scale
+        return values.astype(ml_dtypes.bfloat16)
+
+    def weight(k, n, major):
+        return bf16(n, k, k**-0.5).T if major == "k" else bf16(k, n, k**-0.5)
+
+    def inputs(m, k, n, major="k"):
+        return bf16(m, k, 1.0), weight(k, n, major), weight(k, n, major)
+
+    return inputs
+
+
+@pytest.fixture
+def poisoned(cupy):
+    """poisoned(m, n): an output full of NaN inside a larger buffer; second call checks the rest."""
+    import ml_dtypes
+
+    def make(m, n, pad=8):
+        guard = cupy.full((m + 2, n + 2 * pad), cupy.nan, cupy.float32).astype(ml_dtypes.bfloat16)
+        return guard, guard[1 : m + 1, pad : pad + n]
+
+    return make
