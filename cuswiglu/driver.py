@@ -77,12 +77,19 @@ class Driver:
         self._lock = threading.Lock()
         self._libraries: dict[str, Any] = {}
         self._kernels: dict[tuple[str, int], Any] = {}
-        check(cuda.cuInit(0), "cuInit: is there an NVIDIA GPU and a driver?")
-        version = check(cuda.cuDriverGetVersion(), "cuDriverGetVersion")
-        if version < MINIMUM_DRIVER:
+        try:
+            status = cuda.cuInit(0)
+        except RuntimeError as error:  # cuda-python finds no libcuda
             raise DriverError(
-                f"the CUDA driver supports CUDA {version // 1000}.{version % 1000 // 10}, the "
-                "kernels need 12.0 or newer (driver 525): update the NVIDIA driver"
+                "no NVIDIA driver was found here: the kernels need a Hopper GPU and driver 525 or "
+                "newer"
+            ) from error
+        check(status, "cuInit (is there an NVIDIA GPU?)")
+        self._version = int(check(cuda.cuDriverGetVersion(), "cuDriverGetVersion"))
+        if self._version < MINIMUM_DRIVER:
+            raise DriverError(
+                f"the CUDA driver supports CUDA {self.version()}, the kernels need 12.0 or newer "
+                "(driver 525): update the NVIDIA driver"
             )
         address, _ = _pair(
             cuda.cuGetProcAddress(b"cuTensorMapEncodeTiled", 12000, 0), "cuGetProcAddress"
@@ -101,6 +108,14 @@ class Driver:
                 "CUDA was initialised before this process was forked, and cannot be used in the "
                 "child: start workers with multiprocessing.get_context('spawn')"
             )
+
+    def version(self) -> str:
+        """The newest CUDA version the driver supports, as "12.9"."""
+        return f"{self._version // 1000}.{self._version % 1000 // 10}"
+
+    def device_count(self) -> int:
+        """CUDA devices this process may use."""
+        return int(check(self._cuda.cuDeviceGetCount(), "cuDeviceGetCount"))
 
     def device_info(self, index: int) -> DeviceInfo:
         """Name, compute capability and number of multiprocessors of a device."""

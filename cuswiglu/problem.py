@@ -171,18 +171,24 @@ def check_out(out: ArrayView, shape: tuple[int, ...], inputs: Iterable[ArrayView
             raise ValueError(f"out must not overlap {other.name}: pass separate memory")
 
 
-def swiglu_problem(x: ArrayView, gate: ArrayView, up: ArrayView, out: ArrayView) -> Problem:
-    """The problem of checked arrays; x and out as matrices (`arrays.matrix`)."""
+def swiglu_problem(
+    x: ArrayView, gate: ArrayView, up: ArrayView, out: ArrayView | None = None
+) -> Problem:
+    """The problem of checked arrays; x and out as matrices (`arrays.matrix`).
+
+    Without `out`, that of a new array.
+    """
+    (m, k), n = x.shape, gate.shape[1]
     majors = {weight_major(gate), weight_major(up)}
     return Problem(
-        m=x.shape[0],
-        n=gate.shape[1],
-        k=gate.shape[0],
+        m=m,
+        n=n,
+        k=k,
         major=str(majors.pop()) if len(majors) == 1 else "mixed",
         x=_rows(x),
         gate=operand(gate),
         up=operand(up),
-        out=_rows(out),
+        out=Operand("out", m, n, n, TMA_ALIGNMENT) if out is None else _rows(out),
         device=x.device,
     )
 

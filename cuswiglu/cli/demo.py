@@ -1,0 +1,225 @@
+"""`cuswiglu demo`: a model's MLP layers, checked against FP64 and timed."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .. import accuracy, environment, functional, plan, problem, select, timing
+from ..arrays import cupy_module
+from ..backends import cublas
+from ..models import MLPWeights, iter_layers, layer_count
+from ..models.shapes import SHAPES
+
+# A whole layer is one rounding away from FP64; these bounds leave room for its intermediate's.
+MAX_RELATIVE_ERROR = 2**-8
+MIN_WITHIN_ULP = 0.99
+CPU_CHECKED_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer's line of the table."""
+
+    layer: int
+    shape: str
+    backend: str
+    variant: str
+    microseconds: float
+    tflops: float
+    accuracy: accuracy.Accuracy
+
+    @property
+    def right(self) -> bool:
+        return (
+            self.accuracy.relative_error <= MAX_RELATIVE_ERROR
+            and self.accuracy.within_ulp >= MIN_WITHIN_ULP
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the demo; returns 0 if every layer is right."""
+    rich = _rich()
+    console = rich.console.Console(width=None if sys.stdout.isatty() else 120)
+    here = environment.look()
+    on_gpu = options.device == "cuda" or (options.device == "auto" and here.backend != "numpy")
+    name, count, layers = _source(options)
+    console.print(f"{name}: {count} layers, {options.tokens} tokens", highlight=False)
+    if on_gpu:
+        console.print(f"on {here.gpus[0].name if here.gpus else 'CUDA'}", highlight=False)
+    else:
+        console.print(f"on the CPU{here.reason and ': '}{here.reason}", highlight=False)
+    rows, gate_up = [], None
+    with rich.progress.Progress(console=console, transient=True) as progress:
+        task = progress.add_task("layers", total=count)
+        for number, weights in enumerate(layers):
+            measure = _on_gpu if on_gpu else _on_cpu
+            rows.append(measure(number, weights, options))
+            if on_gpu and number == count - 1:
+                gate_up = _gate_up(weights, options)
+            progress.advance(task)
+    console.print(_table(rich, rows))
+    if gate_up is not None:
+        console.print(gate_up, highlight=False)
+    wrong = [row.layer for row in rows if not row.right]
+    if wrong:
+        console.print(f"[bold red]wrong results in layers {wrong}[/]")
+        return 1
+    console.print(f"all {len(rows)} layers match FP64")
+    return 0
+
+
+def _rich() -> Any:
+    try:
+        import rich.console
+        import rich.progress
+        import rich.table
+    except ImportError as error:
+        raise ImportError("the demo needs rich: pip install 'cuswiglu[models,cli]'") from error
+    return rich
+
+
+def _source(options: argparse.Namespace) -> tuple[str, int, Iterable[MLPWeights]]:
+    """Name, number of layers, and the layers' weights, one after another."""
+    if options.shape:
+        count = options.layers or 1
+        return options.shape, count, _random_layers(options.shape, count, options.seed)
+    if options.weights:
+        path: Any = options.weights
+    else:
+        from ..models._smollm2 import smollm2_path
+
+        path = smollm2_path()
+    there = layer_count(path)
+    count = min(options.layers or there, there)
+    return str(getattr(path, "name", path)), count, islice(iter_layers(path), count)
+
+
+def _random_layers(shape: str, count: int, seed: int) -> Iterable[MLPWeights]:
+    k, n = SHAPES[shape]
+    rng = np.random.default_rng(seed)
+
+    def weight(rows: int, columns: int) -> Any:
+        values = rng.standard_normal((columns, rows), dtype=np.float32)
+        return np.multiply(values, rows**-0.5, out=values).astype(ml_dtypes.bfloat16).T
+
+    for _ in range(count):
+        yield MLPWeights(weight(k, n), weight(k, n), weight(n, k), f"random {shape}")
+
+
+def _activations(options: argparse.Namespace, k: int, layer: int) -> Any:
+    rng = np.random.default_rng((options.seed, layer))
+    return rng.standard_normal((options.tokens, k), dtype=np.float32).astype(ml_dtypes.bfloat16)
+
+
+def _row(
+    number: int,
+    weights: MLPWeights,
+    tokens: int,
+    choice: select.Choice,
+    microseconds: float,
+    result: accuracy.Accuracy,
+) -> Row:
+    (k, n), k_out = weights.gate.shape, weights.down.shape[1]
+    flops = 2 * tokens * n * (2 * k + k_out)
+    return Row(
+        number,
+        f"{k}x{n}x{k_out}",
+        choice.backend,
+        choice.variant,
+        microseconds,
+        flops / microseconds / 1e6,
+        result,
+    )
+
+
+def _on_cpu(number: int, weights: MLPWeights, options: argparse.Namespace) -> Row:
+    x = _activations(options, weights.gate.shape[0], number)
+    arrays = (weights.gate, weights.up, weights.down)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        y = functional.mlp(x, *arrays, variant=options.variant)
+        times.append((time.perf_counter() - start) * 1e6)
+    checked = np.linspace(0, len(x) - 1, min(len(x), CPU_CHECKED_ROWS)).astype(int)
+    expected = accuracy.mlp_reference(np, x[checked], *arrays)
+    result = accuracy.compare(np, y[checked], expected)
+    choice = _choice(x, weights.gate, weights.up, options.variant)
+    return _row(number, weights, len(x), choice, statistics.median(times), result)
+
+
+def _on_gpu(number: int, weights: MLPWeights, options: argparse.Namespace) -> Row:
+    cupy = cupy_module()
+    x = cupy.asarray(_activations(options, weights.gate.shape[0], number))
+    layer = [cupy.asarray(w.T).T for w in (weights.gate, weights.up, weights.down)]
+    y = functional.mlp(x, *layer, variant=options.variant)
+    result = accuracy.compare(cupy, y, accuracy.mlp_reference(cupy, x, *layer))
+    sets = timing.buffer_sets(sum(w.nbytes for w in layer))
+    copies = [layer, *([w.T.copy().T for w in layer] for _ in range(sets - 1))]
+    contender = {
+        "mlp": lambda i: functional.mlp(x, *copies[i], out=y, variant=options.variant),
+    }
+    microseconds = timing.microseconds(contender, sets, rounds=5, target_us=2000)["mlp"]
+    choice = _choice(x, layer[0], layer[1], options.variant)
+    return _row(number, weights, len(x), choice, microseconds, result)
+
+
+def _choice(x: Any, gate: Any, up: Any, variant: str) -> select.Choice:
+    """What selection chooses for gate and up of these arrays."""
+    x_view, gate_view, up_view = problem.view_all(x=x, w_gate=gate, w_up=up)
+    described = problem.swiglu_problem(x_view, gate_view, up_view)
+    return plan.plan_for(described, variant).choice
+
+
+def _gate_up(weights: MLPWeights, options: argparse.Namespace) -> str:
+    """Gate and up beside cuBLAS's bare product X @ [Wg; Wu]^T, which does less."""
+    cupy = cupy_module()
+    k, n = weights.gate.shape
+    both = np.concatenate([weights.gate.T, weights.up.T])
+    sets = timing.buffer_sets(both.nbytes)
+    copies = [cupy.asarray(both) for _ in range(sets)]
+    x = cupy.asarray(_activations(options, k, 0))
+    y = cupy.empty((options.tokens, n), ml_dtypes.bfloat16)
+    product = cupy.empty((options.tokens, 2 * n), ml_dtypes.bfloat16)
+    workspace = cupy.empty(64 << 20, cupy.uint8)
+    times = timing.microseconds(
+        {
+            "fused": lambda i: functional.swiglu(
+                x, copies[i][:n].T, copies[i][n:].T, out=y, variant=options.variant
+            ),
+            "bare": lambda i: cublas.matmul(x, copies[i].T, product, workspace),
+        },
+        sets,
+    )
+    choice = _choice(x, copies[0][:n].T, copies[0][n:].T, options.variant)
+    fused, bare = times["fused"], times["bare"]
+    return (
+        f"gate and up, {choice.variant}: {fused:.1f} us, {bare / fused:.3f} of the speed of "
+        f"cuBLAS's bare X @ [Wg; Wu]^T ({bare:.1f} us)"
+    )
+
+
+def _table(rich: Any, rows: list[Row]) -> Any:
+    table = rich.table.Table("layer", "K x N x K_out", "backend", "variant", box=None)
+    for heading in ("time us", "TFLOP/s", "within 1 ulp"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.layer),
+            row.shape,
+            row.backend,
+            row.variant,
+            f"{row.microseconds:.1f}",
+            f"{row.tflops:.2f}",
+            f"{row.accuracy.within_ulp:.4%}",
+        )
+    return table

@@ -1,0 +1,34 @@
+"""`cuswiglu info`: what is here, and which backend will be used."""
+
+from __future__ import annotations
+
+import json
+
+from .. import environment
+
+
+def run(*, as_json: bool) -> int:
+    """Print it; returns the exit status."""
+    here = environment.look()
+    if as_json:
+        print(json.dumps(here.as_dict(), indent=2))
+        return 0
+    lines = {
+        "cuswiglu": here.cuswiglu,
+        "Python": f"{here.python} on {here.platform}",
+        "packages": ", ".join(f"{name} {version}" for name, version in here.packages.items()),
+        "driver": f"CUDA {here.driver_cuda}" if here.driver_cuda else "none usable",
+        "GPUs": ", ".join(
+            f"{gpu.name} (compute capability {gpu.capability}, {gpu.multiprocessors} SMs)"
+            for gpu in here.gpus
+        )
+        or "none",
+        "kernels": f"{here.kernels} cubins for sm_90a, {here.kernel_bytes / 1024:.0f} KiB"
+        if here.kernels
+        else "none",
+        "built with": ", ".join(f"{name} {version}" for name, version in here.toolchain.items()),
+        "backend": here.backend + (f": {here.reason}" if here.reason else ""),
+    }
+    for name, text in lines.items():
+        print(f"{name + ':':<12}{text}")
+    return 0
