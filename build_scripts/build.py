@@ -8,7 +8,7 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def source_hash(instance: Instance, versions: dict[str, str], kernels: Path = KE
     return digest.hexdigest()
 
 
-def manifest_row(instance: Instance, compiled: compiler.Compiled, source: str) -> Row:
+def manifest_row(instance: Instance, source: str, built: Row) -> Row:
     """What the library needs to know of an instance to choose and to launch it."""
     return {
         "name": instance.name,
@@ -61,31 +61,37 @@ def manifest_row(instance: Instance, compiled: compiler.Compiled, source: str) -
         "boxes": instance.boxes,
         "limits": {"n_multiple": 8, "k_multiple": 8, "alignment_bytes": 16},
         "cubin": f"{instance.name}.cubin",
+        "source_sha256": source,
+        **built,
+    }
+
+
+def built_part(instance: Instance, compiled: compiler.Compiled) -> Row:
+    """The part of a manifest row that only the compiler knows."""
+    entries = {}
+    for major in MAJORS:
+        found = compiled.resources[instance.entry(major)]
+        entries[major] = {
+            "name": instance.entry(major),
+            "registers": found.registers,
+            "spill_bytes": found.spill_store_bytes + found.spill_load_bytes,
+        }
+    return {
         "bytes": len(compiled.cubin),
         "sha256": sha256(compiled.cubin),
-        "source_sha256": source,
-        "entries": {
-            major: {
-                "name": instance.entry(major),
-                "registers": compiled.resources[instance.entry(major)].registers,
-                "spill_bytes": compiled.resources[instance.entry(major)].spill_store_bytes
-                + compiled.resources[instance.entry(major)].spill_load_bytes,
-            }
-            for major in MAJORS
-        },
+        "entries": entries,
     }
 
 
 def _reusable(output: Path, sources: dict[str, str]) -> dict[str, Row]:
-    """Rows of the last manifest whose source and cubin are unchanged."""
+    """What the last build knows of the instances whose source and cubin are unchanged."""
     try:
         old = json.loads((output / "manifest.json").read_text())
-        rows = {row["name"]: row for row in old["instances"]}
         return {
-            name: row
-            for name, row in rows.items()
+            row["name"]: {key: row[key] for key in ("bytes", "sha256", "entries")}
+            for row in old["instances"]
             if old["format"] == MANIFEST_FORMAT
-            and row["source_sha256"] == sources.get(name)
+            and row["source_sha256"] == sources.get(row["name"])
             and sha256((output / row["cubin"]).read_bytes()) == row["sha256"]
         }
     except (OSError, ValueError, KeyError, TypeError):
@@ -101,6 +107,20 @@ def _write(path: Path, data: bytes) -> None:
 
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _compile_all(todo: Sequence[Instance]) -> Iterator[tuple[Instance, compiler.Compiled]]:
+    """Compile on all cores; yields each instance as it is done."""
+    # Fresh processes: NVRTC is loaded in each, whatever this one has loaded already.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(cores(), mp_context=context) as pool:
+        jobs = {pool.submit(compiler.compile_instance, i, KERNELS): i for i in todo}
+        try:
+            for job in concurrent.futures.as_completed(jobs):
+                yield jobs[job], job.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def build(
@@ -120,41 +140,29 @@ def build(
     versions = toolchain.versions()
     output.mkdir(parents=True, exist_ok=True)
     sources = {instance.name: source_hash(instance, versions) for instance in instances}
-    rows = _reusable(output, sources)
-    todo = [instance for instance in instances if instance.name not in rows]
+    built = _reusable(output, sources)
+    todo = [instance for instance in instances if instance.name not in built]
     if todo:
         say(f"compiling {len(todo)} of {len(instances)} kernels on {cores()} cores")
-        # Fresh processes: NVRTC is loaded in each, whatever this one has loaded already.
-        context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(cores(), mp_context=context) as pool:
-            jobs = {
-                pool.submit(compiler.compile_instance, instance, KERNELS): instance
-                for instance in todo
-            }
-            try:
-                for number, job in enumerate(concurrent.futures.as_completed(jobs), start=1):
-                    instance, compiled = jobs[job], job.result()
-                    row = manifest_row(instance, compiled, sources[instance.name])
-                    _write(output / row["cubin"], compiled.cubin)
-                    rows[instance.name] = row
-                    registers = max(entry["registers"] for entry in row["entries"].values())
-                    say(
-                        f"[{number}/{len(todo)}] {instance.name}: {registers} registers, 0 spills, "
-                        f"{row['bytes'] / 1024:.0f} KiB, {compiled.seconds:.0f} s"
-                    )
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-    for stale in set(output.glob("*.cubin")) - {output / row["cubin"] for row in rows.values()}:
+    for number, (instance, compiled) in enumerate(_compile_all(todo), start=1):
+        part = built[instance.name] = built_part(instance, compiled)
+        _write(output / f"{instance.name}.cubin", compiled.cubin)
+        registers = max(entry["registers"] for entry in part["entries"].values())
+        say(
+            f"[{number}/{len(todo)}] {instance.name}: {registers} registers, 0 spills, "
+            f"{part['bytes'] / 1024:.0f} KiB, {compiled.seconds:.0f} s"
+        )
+    rows = [manifest_row(i, sources[i.name], built[i.name]) for i in instances]
+    for stale in set(output.glob("*.cubin")) - {output / row["cubin"] for row in rows}:
         stale.unlink()
     manifest = {
         "format": MANIFEST_FORMAT,
         "arch": compiler.ARCH,
         "toolchain": versions,
-        "instances": [rows[instance.name] for instance in instances],
+        "instances": rows,
     }
     path = output / "manifest.json"
     _write(path, (json.dumps(manifest, indent=1) + "\n").encode())
-    total = sum(row["bytes"] for row in manifest["instances"])
+    total = sum(row["bytes"] for row in rows)
     say(f"{len(instances)} kernels, {total / 1024:.0f} KiB of cubins")
     return path

@@ -185,13 +185,25 @@ def on_stream(device: Device, stream: Any) -> Iterator[int]:
 
 
 def _cupy_stream(cupy: Any, stream: Any, device: Device) -> Any:
-    if isinstance(stream, cupy.cuda.Stream | cupy.cuda.ExternalStream):
+    if isinstance(stream, cupy.cuda.Stream):
         return stream
-    if hasattr(stream, "__cuda_stream__"):
-        return cupy.cuda.ExternalStream(int(stream.__cuda_stream__()[1]), device.index)
     if isinstance(stream, int) and not isinstance(stream, bool):
-        return cupy.cuda.ExternalStream(stream, device.index)
-    raise TypeError(
-        "stream must be a cupy.cuda.Stream, a stream handle (int) or an object with "
-        f"__cuda_stream__, got {type(stream).__name__}"
-    )
+        stream = _StreamHandle(stream)
+    elif not hasattr(stream, "__cuda_stream__"):
+        raise TypeError(
+            "stream must be a cupy.cuda.Stream, a stream handle (int) or an object with "
+            f"__cuda_stream__, got {type(stream).__name__}"
+        )
+    if hasattr(cupy.cuda.Stream, "from_external"):
+        return cupy.cuda.Stream.from_external(stream)
+    return cupy.cuda.ExternalStream(int(stream.__cuda_stream__()[1]), device.index)
+
+
+class _StreamHandle:
+    """A bare handle, spoken for in CUDA's stream protocol (version 0)."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle

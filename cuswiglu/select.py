@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from .variant import Variant, variants
 
 PORTABLE = "cublas"
 REFERENCE = "numpy"
+_PACKAGE = __name__.partition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,18 @@ def select(
         return _kernel(min(able, key=lambda kernel: cost(kernel, problem, device)))
     if variant == "auto":
         warnings.warn(
-            f"cuswiglu takes the portable path: {obstacles[0]}", UserWarning, stacklevel=2
+            f"cuswiglu takes the portable path: {obstacles[0]}", stacklevel=_callers_level()
         )
         return Choice(PORTABLE, PORTABLE)
     raise ValueError(f"variant {variant!r} cannot compute this problem: {obstacles[0]}")
+
+
+def _callers_level() -> int:
+    """How far up the stack the user's own call is."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__package__", "").startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _kernel(kernel: Variant) -> Choice:

@@ -20,9 +20,10 @@ from ..backends import cublas
 from ..models import MLPWeights, iter_layers, layer_count
 from ..models.shapes import SHAPES
 
-# A whole layer is one rounding away from FP64; these bounds leave room for its intermediate's.
+# One rounding of the result is 2^-9 an element at most. The intermediate's rounding can go the
+# other way than FP64's, which moves results near zero by more than an ulp.
 MAX_RELATIVE_ERROR = 2**-8
-MIN_WITHIN_ULP = 0.99
+MIN_WITHIN_ULP = 0.95
 CPU_CHECKED_ROWS = 64
 
 

@@ -1,0 +1,126 @@
+"""Calls on a GPU: streams, graphs, the whole MLP, rows of any stride."""
+
+from __future__ import annotations
+
+import threading
+
+import ml_dtypes
+import numpy as np
+import pytest
+from compare import assert_close, reference
+
+import cuswiglu
+from cuswiglu import accuracy
+
+
+def test_mlp_matches_fp64_on_every_backend(cupy, draw):
+    x, gate, up = draw(300, 896, 1216)
+    down = draw(1, 1216, 640)[1]
+    expected = accuracy.mlp_reference(cupy, x, gate, up, down)
+    for variant in ("auto", "cublas", "dual"):
+        found = cuswiglu.mlp(x, gate, up, down, variant=variant)
+        result = accuracy.compare(cupy, found, expected)
+        assert result.relative_error < 2**-8
+        assert result.within_ulp > 0.99
+
+
+def test_leading_dimensions_are_kept(cupy, draw):
+    x, gate, up = draw(24, 64, 96)
+    found = cuswiglu.swiglu(x.reshape(2, 3, 4, 64), gate, up)
+    assert found.shape == (2, 3, 4, 96)
+    assert_close(cupy, found.reshape(24, 96), reference(cupy, x, gate, up))
+
+
+def test_work_waits_for_what_is_before_it_on_the_stream(cupy, draw):
+    x, gate, up = draw(512, 1024, 1024)
+    late = cupy.zeros_like(x)
+    big = cupy.random.standard_normal((6000, 6000), dtype=cupy.float32)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.runtime.deviceSynchronize()
+    with stream:
+        for _ in range(4):
+            big @ big  # keeps the stream busy, so that x arrives late
+        late[...] = x
+    found = cuswiglu.swiglu(late, gate, up, stream=stream)
+    stream.synchronize()
+    assert_close(cupy, found, reference(cupy, x, gate, up))
+
+
+@pytest.mark.parametrize("kind", ["object", "pointer"])
+def test_a_stream_is_taken_as_object_or_pointer(cupy, draw, kind):
+    x, gate, up = draw(64, 64, 64)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.runtime.deviceSynchronize()
+    found = cuswiglu.swiglu(x, gate, up, stream=stream if kind == "object" else stream.ptr)
+    stream.synchronize()
+    assert_close(cupy, found, reference(cupy, x, gate, up))
+
+
+@pytest.mark.parametrize("variant", ["dual", "cublas"])
+def test_mlp_is_captured_in_a_graph_and_replays_on_new_inputs(cupy, draw, variant):
+    x, gate, up = draw(200, 512, 768)
+    down = draw(1, 768, 512)[1]
+    out = cuswiglu.mlp(x, gate, up, down, variant=variant)  # plans, loads
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.runtime.deviceSynchronize()
+    with stream:
+        stream.begin_capture()
+        cuswiglu.mlp(x, gate, up, down, out=out, variant=variant)
+        graph = stream.end_capture()
+    fresh = draw(200, 512, 768)[0]
+    x[...] = fresh
+    out.fill(np.nan)
+    cupy.cuda.runtime.deviceSynchronize()
+    graph.launch(stream)
+    stream.synchronize()
+    expected = accuracy.mlp_reference(cupy, fresh, gate, up, down)
+    assert accuracy.compare(cupy, out, expected).relative_error < 2**-8
+
+
+def test_threads_share_plans_without_mixing_their_arrays(cupy, draw):
+    cases = [draw(96, 128, 160) for _ in range(4)]
+    expected = [reference(cupy, *case) for case in cases]
+    failures = []
+
+    def work(index):
+        try:
+            with cupy.cuda.Stream(non_blocking=True) as stream:
+                for _ in range(50):
+                    found = cuswiglu.swiglu(*cases[index])
+                stream.synchronize()
+                assert_close(cupy, found, expected[index])
+        except BaseException as error:
+            failures.append(error)
+
+    cupy.cuda.runtime.deviceSynchronize()
+    threads = [threading.Thread(target=work, args=(index % 4,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_what_tma_cannot_load_takes_the_portable_path_and_says_so(cupy, draw):
+    x, gate, up = draw(64, 72, 64)
+    shifted = cupy.empty(64 * 72 + 1, x.dtype)[1:].reshape(64, 72)
+    shifted[...] = x
+    with pytest.warns(UserWarning, match="x's address"):
+        found = cuswiglu.swiglu(shifted, gate, up)
+    assert_close(cupy, found, reference(cupy, x, gate, up))
+
+
+def test_gated_mlp_holds_device_weights(cupy, draw):
+    x, gate, up = draw(40, 128, 256)
+    down = draw(1, 256, 128)[1]
+    layer = cuswiglu.GatedMLP(gate, up, down)
+    expected = cuswiglu.mlp(x, gate, up, down)
+    assert bool((layer(x).view(cupy.uint16) == expected.view(cupy.uint16)).all())
+    assert layer(x[:0]).shape == (0, 128)
+    assert layer(x[0]).dtype == ml_dtypes.bfloat16
+
+
+def test_host_and_device_arrays_do_not_mix(cupy, draw):
+    x, gate, up = draw(8, 64, 64)
+    with pytest.raises(ValueError, match="w_gate and w_up must live on the same device"):
+        cuswiglu.swiglu(x, gate, cupy.asnumpy(up))
