@@ -41,7 +41,7 @@ wheel: .venv/installed
 	touch $@
 
 .venv/tests-installed: .venv/installed
-	$(PIP) install -e ".[test,dev]" $(CUPY)
+	$(PIP) install -e ".[test,dev,notebooks$(if $(filter cuda13,$(CUDA)),,$(COMMA)kernels)]" $(CUPY)
 	touch $@
 
 clean:

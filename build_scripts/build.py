@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
 OUTPUT = ROOT / "cuswiglu" / "cubins"
 MANIFEST_FORMAT = 1
+HEADERS = (".cuh", ".hpp")
+NOTES = ".built.json"  # beside the cubins: what need not be compiled again
 
 Row = dict[str, Any]
 
@@ -31,7 +33,7 @@ def sha256(data: bytes) -> str:
 def source_hash(instance: Instance, versions: dict[str, str], kernels: Path = KERNELS) -> str:
     """Everything an instance's cubin depends on: sources, its row, options, toolchain."""
     digest = hashlib.sha256()
-    for path in sorted(kernels.rglob("*.cuh")):
+    for path in sorted(path for path in kernels.rglob("*") if path.suffix in HEADERS):
         digest.update(path.relative_to(kernels).as_posix().encode() + b"\0" + path.read_bytes())
     inputs = [
         instance.source(),
@@ -84,18 +86,20 @@ def built_part(instance: Instance, compiled: compiler.Compiled) -> Row:
 
 
 def _reusable(output: Path, sources: dict[str, str]) -> dict[str, Row]:
-    """What the last build knows of the instances whose source and cubin are unchanged."""
+    """What earlier builds, finished or not, know of the instances that are unchanged."""
     try:
-        old = json.loads((output / "manifest.json").read_text())
+        notes = json.loads((output / NOTES).read_text())
         return {
-            row["name"]: {key: row[key] for key in ("bytes", "sha256", "entries")}
-            for row in old["instances"]
-            if old["format"] == MANIFEST_FORMAT
-            and row["source_sha256"] == sources.get(row["name"])
-            and sha256((output / row["cubin"]).read_bytes()) == row["sha256"]
+            name: built
+            for name, (source, built) in notes.items()
+            if source == sources.get(name) and built["sha256"] == _hash_of(output / f"{name}.cubin")
         }
-    except (OSError, ValueError, KeyError, TypeError):
+    except (AttributeError, OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def _hash_of(path: Path) -> str | None:
+    return sha256(path.read_bytes()) if path.is_file() else None
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -147,6 +151,8 @@ def build(
     for number, (instance, compiled) in enumerate(_compile_all(todo), start=1):
         part = built[instance.name] = built_part(instance, compiled)
         _write(output / f"{instance.name}.cubin", compiled.cubin)
+        notes = {name: (sources[name], part) for name, part in built.items()}
+        _write(output / NOTES, json.dumps(notes).encode())
         registers = max(entry["registers"] for entry in part["entries"].values())
         say(
             f"[{number}/{len(todo)}] {instance.name}: {registers} registers, 0 spills, "

@@ -6,10 +6,14 @@ Everything past this module works on `ArrayView`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from . import streams
 
 BFLOAT16 = "bfloat16"
 
@@ -78,7 +82,7 @@ def is_cupy(array: Any) -> bool:
     return cupy is not None and isinstance(array, cupy.ndarray)
 
 
-def view(name: str, array: Any) -> ArrayView:
+def view(name: str, array: Any, stream: Any = None) -> ArrayView:
     """Look at `array` without copying it.
 
     Parameters
@@ -86,6 +90,8 @@ def view(name: str, array: Any) -> ArrayView:
     name : str
         The argument's name, for messages.
     array : numpy.ndarray, cupy.ndarray, or a CUDA array with ``__dlpack__``
+    stream : optional
+        Where the array will be used, as in `streams.current`: a DLPack producer is told.
 
     Raises
     ------
@@ -99,7 +105,7 @@ def view(name: str, array: Any) -> ArrayView:
     elif is_cupy(array):
         pointer, device, writable = int(array.data.ptr), Device("cuda", array.device.id), True
     elif hasattr(array, "__dlpack__"):
-        return view(name, _from_dlpack(name, array))
+        return view(name, _from_dlpack(name, array, stream))
     else:
         raise TypeError(
             f"{name} must be a NumPy or CuPy array (or a CUDA array with __dlpack__), "
@@ -120,14 +126,33 @@ def view(name: str, array: Any) -> ArrayView:
     return ArrayView(name, pointer, tuple(array.shape), strides, dtype, device, writable, array)
 
 
-def _from_dlpack(name: str, array: Any) -> Any:
-    kind = int(array.__dlpack_device__()[0])
+def _from_dlpack(name: str, array: Any, stream: Any) -> Any:
+    kind, index = (int(number) for number in array.__dlpack_device__())
     if kind not in (2, 13):  # kDLCUDA, kDLCUDAManaged
         raise TypeError(
             f"{name} must be a NumPy array, or live on a CUDA device, got {type(array).__name__} "
             f"with DLPack device type {kind}: pass numpy.asarray({name}) of dtype bfloat16"
         )
-    return cupy_module().from_dlpack(array)
+    with on_stream(Device("cuda", index), stream):
+        return cupy_module().from_dlpack(array)
+
+
+@contextmanager
+def on_stream(device: Device, stream: Any) -> Iterator[int]:
+    """Make a device and a stream current; yields the stream's handle (0 on the CPU).
+
+    Raises
+    ------
+    TypeError
+        If `stream` is no stream, or is given for arrays on the CPU.
+    """
+    if device.kind == "cuda":
+        with streams.current(cupy_module(), device.index, stream) as handle:
+            yield handle
+    elif stream is not None:
+        raise TypeError("stream must be None for arrays on the CPU, got a stream")
+    else:
+        yield 0
 
 
 def cupy_module() -> Any:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from . import arrays, plan, problem, select
-from .arrays import ArrayView, Device
+from .arrays import ArrayView
 from .backends import cublas, reference
 
 
@@ -51,7 +49,7 @@ def swiglu(
     -----
     Nothing synchronises. The same inputs, shapes and variant give the same bits.
     """
-    x_view, gate, up = problem.view_all(x=x, w_gate=w_gate, w_up=w_up)
+    x_view, gate, up = problem.view_all(stream, x=x, w_gate=w_gate, w_up=w_up)
     problem.check_weights(gate, up)
     return _swiglu(x_view, gate, up, out, variant, stream)
 
@@ -59,8 +57,8 @@ def swiglu(
 def _swiglu(
     x: ArrayView, gate: ArrayView, up: ArrayView, out: Any, variant: str, stream: Any
 ) -> Any:
-    shape, result = _prepare(x, gate, [gate, up], gate.shape[1], out, variant)
-    with on_stream(x.device, stream) as pointer:
+    shape, result = _prepare(x, gate, [gate, up], gate.shape[1], out, variant, stream)
+    with arrays.on_stream(x.device, stream) as pointer:
         if result is None:
             result = arrays.view("out", arrays.empty(shape, x.device))
         if not result.empty:
@@ -100,7 +98,7 @@ def mlp(
     TypeError, ValueError
         Naming the argument, before anything is launched or written.
     """
-    views = problem.view_all(x=x, w_gate=w_gate, w_up=w_up, w_down=w_down)
+    views = problem.view_all(stream, x=x, w_gate=w_gate, w_up=w_up, w_down=w_down)
     problem.check_weights(*views[1:])
     return run_mlp(views[0], (views[1], views[2], views[3]), out, variant, stream)
 
@@ -114,8 +112,8 @@ def run_mlp(
 ) -> Any:
     """`mlp` of weights that are checked already."""
     gate, up, down = weights
-    shape, result = _prepare(x, gate, weights, down.shape[1], out, variant)
-    with on_stream(x.device, stream) as pointer:
+    shape, result = _prepare(x, gate, weights, down.shape[1], out, variant, stream)
+    with arrays.on_stream(x.device, stream) as pointer:
         if result is None:
             result = arrays.view("out", arrays.empty(shape, x.device))
         if not result.empty:
@@ -135,6 +133,7 @@ def _prepare(
     columns: int,
     out: Any,
     variant: str,
+    stream: Any,
 ) -> tuple[tuple[int, ...], ArrayView | None]:
     """All checks that need x and out: the result's shape, and out's view if it was given."""
     select.check_name(variant)
@@ -143,7 +142,7 @@ def _prepare(
     shape = (*x.shape[:-1], columns)
     if out is None:
         return shape, None
-    view = arrays.view("out", out)
+    view = arrays.view("out", out, stream)
     problem.check_out(view, shape, [x, *weights])
     _out_matrix(view)
     return shape, view
@@ -159,51 +158,3 @@ def run_swiglu(
     """Plan and launch checked matrices; the device and the stream are current."""
     planned = plan.plan_for(problem.swiglu_problem(x, gate, up, out), variant)
     planned(x, gate, up, out, stream)
-
-
-@contextmanager
-def on_stream(device: Device, stream: Any) -> Iterator[int]:
-    """Make a device and a stream current; yields the stream's handle (0 on the CPU).
-
-    Raises
-    ------
-    TypeError
-        If `stream` is not a stream, or is given for arrays on the CPU.
-    """
-    if device.kind == "cpu":
-        if stream is not None:
-            raise TypeError("stream must be None for arrays on the CPU, got a stream")
-        yield 0
-        return
-    cupy = arrays.cupy_module()
-    with cupy.cuda.Device(device.index):
-        if stream is None:
-            yield int(cupy.cuda.get_current_stream().ptr)
-            return
-        with _cupy_stream(cupy, stream, device) as current:
-            yield int(current.ptr)
-
-
-def _cupy_stream(cupy: Any, stream: Any, device: Device) -> Any:
-    if isinstance(stream, cupy.cuda.Stream):
-        return stream
-    if isinstance(stream, int) and not isinstance(stream, bool):
-        stream = _StreamHandle(stream)
-    elif not hasattr(stream, "__cuda_stream__"):
-        raise TypeError(
-            "stream must be a cupy.cuda.Stream, a stream handle (int) or an object with "
-            f"__cuda_stream__, got {type(stream).__name__}"
-        )
-    if hasattr(cupy.cuda.Stream, "from_external"):
-        return cupy.cuda.Stream.from_external(stream)
-    return cupy.cuda.ExternalStream(int(stream.__cuda_stream__()[1]), device.index)
-
-
-class _StreamHandle:
-    """A bare handle, spoken for in CUDA's stream protocol (version 0)."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self._handle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import arrays, functional, problem
+from . import arrays, functional, problem, select
 from .models import MLPWeights, load_gguf, load_safetensors
 
 
@@ -33,8 +33,9 @@ class GatedMLP:
     """
 
     def __init__(self, w_gate: Any, w_up: Any, w_down: Any, *, variant: str = "auto") -> None:
-        gate, up, down = problem.view_all(w_gate=w_gate, w_up=w_up, w_down=w_down)
+        gate, up, down = problem.view_all(None, w_gate=w_gate, w_up=w_up, w_down=w_down)
         problem.check_weights(gate, up, down)
+        select.check_name(variant)
         self._weights = (gate, up, down)
         self.variant = variant
 
@@ -78,7 +79,9 @@ class GatedMLP:
         -------
         (..., K_out) array
         """
-        return functional.run_mlp(arrays.view("x", x), self._weights, out, self.variant, stream)
+        return functional.run_mlp(
+            arrays.view("x", x, stream), self._weights, out, self.variant, stream
+        )
 
     def __repr__(self) -> str:
         gate = self._weights[0]

@@ -101,6 +101,10 @@ def weight_major(weight: ArrayView) -> str | None:
     return None
 
 
+def _transpose_hint(name: str) -> str:
+    return f": a checkpoint's (out, in) matrix is passed as {name}.T"
+
+
 def check_weight(weight: ArrayView, rows: int | None, rows_name: str) -> None:
     """A weight is 2-D, contiguous along one dimension, and has `rows` rows."""
     if weight.ndim != 2:
@@ -108,9 +112,7 @@ def check_weight(weight: ArrayView, rows: int | None, rows_name: str) -> None:
             f"{weight.name} must be 2-D, ({rows_name}, columns), got shape {weight.shape}"
         )
     if rows is not None and weight.shape[0] != rows:
-        hint = ""
-        if weight.shape[1] == rows:
-            hint = f": a checkpoint's (out, in) matrix is passed as {weight.name}.T"
+        hint = _transpose_hint(weight.name) if weight.shape[1] == rows else ""
         raise ValueError(
             f"{weight.name} must have {rows} rows ({rows_name}), got shape {weight.shape}{hint}"
         )
@@ -143,6 +145,11 @@ def check_weights(gate: ArrayView, up: ArrayView, down: ArrayView | None = None)
     if up.shape != gate.shape:
         raise ValueError(f"w_up must have the shape of w_gate, {gate.shape} (K, N), got {up.shape}")
     if down is not None:
+        if down.ndim == 2 and down.shape[0] != gate.shape[1] and down.shape[1] == gate.shape[0]:
+            raise ValueError(
+                f"w_down must have {gate.shape[1]} rows, as w_gate of shape {gate.shape} has "
+                f"columns, got shape {down.shape}{_transpose_hint('w_gate')}"
+            )
         check_weight(down, gate.shape[1], "N, as w_gate has columns")
     check_same_device([gate, up] if down is None else [gate, up, down])
 
@@ -154,6 +161,7 @@ def check_x(x: ArrayView, gate: ArrayView) -> None:
     if x.shape[-1] != gate.shape[0]:
         raise ValueError(
             f"x must have K = {gate.shape[0]} columns, the rows of w_gate, got shape {x.shape}"
+            f"{_transpose_hint('w_gate') if x.shape[-1] == gate.shape[1] else ''}"
         )
     check_same_device([x, gate])
 
@@ -204,6 +212,6 @@ def tokens(x: ArrayView) -> int:
     return math.prod(x.shape[:-1])
 
 
-def view_all(**named: Any) -> list[ArrayView]:
-    """Views of several arguments, in order."""
-    return [arrays.view(name, array) for name, array in named.items()]
+def view_all(stream: Any, **named: Any) -> list[ArrayView]:
+    """Views of several arguments, in order, for use on `stream`."""
+    return [arrays.view(name, array, stream) for name, array in named.items()]

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from .arrays import cupy_module
 
 Contender = Callable[[int], Any]
+#: Runs all sets so many times, and gives the microseconds that took.
+Stopwatch = Callable[[int], float]
+
+
+class Timed(Protocol):
+    """A contender that CuPy cannot capture, and that prepares itself."""
+
+    def prepare(self, stream: Any, sets: int) -> Stopwatch:
+        """Compile, warm up and capture; the stopwatch times work on CuPy's `stream`."""
+        ...
 
 
 def buffer_sets(set_bytes: int) -> int:
@@ -18,21 +29,59 @@ def buffer_sets(set_bytes: int) -> int:
     return max(2, -(-2 * l2 // set_bytes) + 1)
 
 
+def events_around(stream: Any, launch: Callable[[int], Any]) -> Stopwatch:
+    """A stopwatch of CUDA events around `launch(replays)`, which puts work on `stream`."""
+    cupy = cupy_module()
+    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+
+    def elapsed(replays: int) -> float:
+        start.record(stream)
+        launch(replays)
+        stop.record(stream)
+        stop.synchronize()
+        return float(cupy.cuda.get_elapsed_time(start, stop)) * 1e3
+
+    return elapsed
+
+
+def captured(contender: Contender, stream: Any, sets: int) -> Stopwatch:
+    """Capture a contender that launches on CuPy's current stream, which `stream` is."""
+    for number in range(sets):  # compiles, loads and allocates whatever it needs
+        contender(number)
+    stream.synchronize()
+    stream.begin_capture()
+    try:
+        for number in range(sets):
+            contender(number)
+    except BaseException:
+        with contextlib.suppress(Exception):  # what broke the capture is the error to report
+            stream.end_capture()
+        raise
+    graph = stream.end_capture()
+
+    def launch(replays: int) -> None:
+        for _ in range(replays):
+            graph.launch(stream)
+
+    return events_around(stream, launch)
+
+
 def microseconds(
-    contenders: Mapping[str, Contender],
+    contenders: Mapping[str, Contender | Timed],
     sets: int,
     *,
     rounds: int = 9,
     target_us: float = 10_000.0,
     tick: Callable[[], None] = lambda: None,
+    failed: Callable[[str, Exception], None] | None = None,
 ) -> dict[str, float]:
     """Median time of one call of each contender, on the current device.
 
     Parameters
     ----------
-    contenders : mapping of name to function
-        Each is called with a set's number, 0 <= number < `sets`, and launches on CuPy's current
-        stream. It must be capturable: no host synchronisation.
+    contenders : mapping of name to function or Timed
+        A function is called with a set's number, 0 <= number < `sets`, and launches on CuPy's
+        current stream. It must be capturable: no host synchronisation.
     sets : int
         Sets of buffers that calls rotate through, so that none finds its weights in the L2.
     rounds : int
@@ -40,6 +89,9 @@ def microseconds(
         clocks and heat.
     tick : function
         Called after each measurement, for a progress bar.
+    failed : function, optional
+        Told of a contender that cannot be prepared, which is then left out; without it, the error
+        is raised.
 
     Returns
     -------
@@ -48,31 +100,28 @@ def microseconds(
     """
     cupy = cupy_module()
     stream = cupy.cuda.Stream(non_blocking=True)
-    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+    ready: dict[str, tuple[Stopwatch, int]] = {}
 
-    def elapsed(graph: Any, replays: int) -> float:
-        start.record(stream)
-        for _ in range(replays):
-            graph.launch(stream)
-        stop.record(stream)
-        stop.synchronize()
-        return float(cupy.cuda.get_elapsed_time(start, stop)) * 1e3 / (replays * sets)
+    def prepare(name: str, contender: Contender | Timed) -> None:
+        try:
+            stopwatch = (
+                captured(contender, stream, sets)
+                if callable(contender)
+                else contender.prepare(stream, sets)
+            )
+            stopwatch(1)
+            ready[name] = stopwatch, max(1, round(target_us / stopwatch(1)))
+        except Exception as error:
+            if failed is None:
+                raise
+            failed(name, error)
 
-    graphs, replays = {}, {}
     with stream:
         for name, contender in contenders.items():
-            for number in range(sets):  # compiles, loads and allocates whatever it needs
-                contender(number)
-            stream.synchronize()
-            stream.begin_capture()
-            for number in range(sets):
-                contender(number)
-            graphs[name] = stream.end_capture()
-            elapsed(graphs[name], 1)
-            replays[name] = max(1, round(target_us / (sets * elapsed(graphs[name], 1))))
-        times: dict[str, list[float]] = {name: [] for name in contenders}
+            prepare(name, contender)
+        times: dict[str, list[float]] = {name: [] for name in ready}
         for _ in range(rounds):
-            for name, graph in graphs.items():
-                times[name].append(elapsed(graph, replays[name]))
+            for name, (stopwatch, replays) in ready.items():
+                times[name].append(stopwatch(replays) / (replays * sets))
                 tick()
     return {name: statistics.median(values) for name, values in times.items()}

@@ -154,7 +154,7 @@ def variants(folder: Path = CUBINS) -> tuple[Variant, ...]:
     """
     try:
         return tuple(_parse(row) for row in manifest(folder)["instances"])
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         raise KernelsUnavailableError(
             f"the kernel manifest {folder / 'manifest.json'} is damaged ({error!r}): {REBUILD}"
         ) from error

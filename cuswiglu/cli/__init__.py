@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..models.shapes import SHAPES
+from .bench import add_parser as add_bench
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--variant", default="auto", help="as in cuswiglu.swiglu (auto)")
     demo.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     demo.add_argument("--seed", type=int, default=0, help="of the random activations (0)")
+    add_bench(commands)
     return main
 
 
@@ -54,6 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from .info import run as run_info
 
             return run_info(as_json=options.json)
+        if options.command == "bench":
+            from .bench import run as run_bench
+
+            return run_bench(options)
         from .demo import run as run_demo
 
         return run_demo(options)

@@ -58,7 +58,9 @@ def run(options: argparse.Namespace) -> int:
     if on_gpu:
         console.print(f"on {here.gpus[0].name if here.gpus else 'CUDA'}", highlight=False)
     else:
-        console.print(f"on the CPU{here.reason and ': '}{here.reason}", highlight=False)
+        console.print(
+            f"on the CPU{here.reason and ': '}{here.reason}", highlight=False, markup=False
+        )
     rows, gate_up = [], None
     with rich.progress.Progress(console=console, transient=True) as progress:
         task = progress.add_task("layers", total=count)
@@ -176,7 +178,7 @@ def _on_gpu(number: int, weights: MLPWeights, options: argparse.Namespace) -> Ro
 
 def _choice(x: Any, gate: Any, up: Any, variant: str) -> select.Choice:
     """What selection chooses for gate and up of these arrays."""
-    x_view, gate_view, up_view = problem.view_all(x=x, w_gate=gate, w_up=up)
+    x_view, gate_view, up_view = problem.view_all(None, x=x, w_gate=gate, w_up=up)
     described = problem.swiglu_problem(x_view, gate_view, up_view)
     return plan.plan_for(described, variant).choice
 

@@ -1,0 +1,82 @@
+"""Cells: which model's MLP at how many tokens, and the suites that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..models.shapes import SHAPES
+
+PREFIX = "qwen2.5-"
+MODELS = ("0.5b", "1.5b", "3b", "7b", "14b", "32b", "72b")
+TOKENS = (512, 1024, 2048, 4096)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A Qwen-2.5 model's MLP on `m` tokens; `k` is the hidden, `n` the intermediate size."""
+
+    model: str
+    k: int
+    n: int
+    m: int
+
+    def __str__(self) -> str:
+        return f"{self.model} at M = {self.m}"
+
+    @property
+    def gate_up_flops(self) -> int:
+        """Of the two products; the activation's are below a thousandth."""
+        return 4 * self.m * self.n * self.k
+
+    @property
+    def mlp_flops(self) -> int:
+        return 6 * self.m * self.n * self.k
+
+
+def cell(model: str, m: int) -> Cell:
+    k, n = SHAPES[PREFIX + model]
+    return Cell(model, k, n, m)
+
+
+_ALL = tuple(cell(model, m) for model in MODELS for m in TOKENS)
+#: Suite -> its cells. `paper` and `quick` compute gate and up, `mlp` the whole MLP.
+SUITES: dict[str, tuple[Cell, ...]] = {
+    "paper": _ALL,
+    "mlp": _ALL,
+    "quick": (cell("0.5b", 2048), cell("3b", 512), cell("7b", 2048), cell("72b", 4096)),
+}
+
+
+def flops(suite: str, of: Cell) -> int:
+    """Floating-point operations of one call in a suite."""
+    return of.mlp_flops if suite == "mlp" else of.gate_up_flops
+
+
+def select(
+    suite: str, models: Sequence[str] | None = None, tokens: Sequence[int] | None = None
+) -> list[Cell]:
+    """The cells of a suite, of some models and token counts only.
+
+    Raises
+    ------
+    ValueError
+        If a model or a token count is not in the suite, or nothing is left.
+    """
+    cells = SUITES[suite]
+    for name, asked, known in (
+        ("model", models, list(dict.fromkeys(cell.model for cell in cells))),
+        ("token count", tokens, sorted({cell.m for cell in cells})),
+    ):
+        for one in asked or ():
+            if one not in known:
+                choices = ", ".join(map(str, known))
+                raise ValueError(f"suite {suite} has no {name} {one}: it has {choices}")
+    chosen = [
+        cell
+        for cell in cells
+        if (models is None or cell.model in models) and (tokens is None or cell.m in tokens)
+    ]
+    if not chosen:
+        raise ValueError(f"suite {suite} has no cell of these models at these token counts")
+    return chosen

@@ -1,0 +1,28 @@
+"""Contenders: who takes part in a suite, and who is missing and why."""
+
+from __future__ import annotations
+
+from .base import Contender, Found, Runner
+
+__all__ = ["Contender", "Found", "Runner", "find"]
+
+
+def find(suite: str) -> Found:
+    """Everybody who can take part on this machine; imports what is installed.
+
+    Parameters
+    ----------
+    suite : str
+        "paper", "mlp" or "quick".
+    """
+    from . import _jax, _own, _quack, _torch, _triton
+
+    if suite == "mlp":
+        parts = [_own.mlp(), _torch.mlp()]
+    else:
+        parts = [_own.gate_up(), _torch.gate_up(), _jax.gate_up(), _quack.gate_up()]
+        parts.append(_triton.gate_up())
+    return Found(
+        [contender for part in parts for contender in part.contenders],
+        {name: reason for part in parts for name, reason in part.missing.items()},
+    )

@@ -1,0 +1,66 @@
+"""JAX under jit, on views of the same memory. CUDA graphs cannot capture it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ... import timing
+from ...arrays import cupy_module
+from ..inputs import Inputs
+from .base import Contender, Found, Runner, absent
+
+
+def gate_up() -> Found:
+    """jax, of gate and up."""
+    try:
+        import jax
+
+        devices = jax.devices()
+    except Exception as error:
+        return absent(["jax"], f"jax cannot be used: {error}")
+    if devices[0].platform not in ("gpu", "cuda"):
+        return absent(["jax"], f"jax sees no GPU, only {devices[0].platform}")
+    return Found([Contender("jax", _make)])
+
+
+class JaxTimed:
+    """All sets in one jitted function, dispatched ahead of the GPU; timed by the host's clock."""
+
+    def __init__(self, all_sets: Callable[[], Any]) -> None:
+        self._all_sets = all_sets
+
+    def prepare(self, stream: Any, sets: int) -> timing.Stopwatch:
+        import jax
+
+        jax.block_until_ready(self._all_sets())
+
+        def elapsed(replays: int) -> float:
+            stream.synchronize()
+            start = time.perf_counter()
+            for _ in range(replays):
+                last = self._all_sets()
+            jax.block_until_ready(last)
+            return (time.perf_counter() - start) * 1e6
+
+        return elapsed
+
+
+def _make(inputs: Inputs) -> Runner:
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.from_dlpack(inputs.x)
+    gate, up = ([jnp.from_dlpack(w) for w in weights] for weights in (inputs.w_gate, inputs.w_up))
+
+    def swiglu(x: Any, gate: Any, up: Any) -> Any:
+        return jax.nn.silu(x @ gate.T) * (x @ up.T)
+
+    one = jax.jit(swiglu)
+    every = jax.jit(lambda x, gate, up: [swiglu(x, *pair) for pair in zip(gate, up, strict=True)])
+
+    def output() -> Any:
+        return cupy_module().from_dlpack(jax.block_until_ready(one(x, gate[0], up[0])))
+
+    return Runner(output, JaxTimed(lambda: every(x, gate, up)), captured=False)

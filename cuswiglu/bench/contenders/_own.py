@@ -1,0 +1,117 @@
+"""Our own contenders, and cuBLAS's bare products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+
+from ... import functional, plan, problem
+from ... import variant as variants
+from ...arrays import cupy_module
+from ...backends import cublas
+from .. import silu_mul
+from ..inputs import Inputs, poison
+from .base import Contender, Found, Runner
+
+
+def gate_up() -> Found:
+    """auto, every instance, the portable path, and the bare product."""
+    found = Found([Contender("auto", lambda inputs: _swiglu(inputs, "auto"))])
+    try:
+        kernels = variants.variants()
+    except variants.KernelsUnavailableError as error:
+        kernels = ()
+        found.missing["instances"] = str(error)
+    found.contenders.extend(
+        Contender(kernel.name, _maker(kernel.name), family=kernel.family) for kernel in kernels
+    )
+    found.contenders.append(Contender("portable", _maker("cublas")))
+    found.contenders.append(Contender("bare", _bare, "product"))
+    return found
+
+
+def mlp() -> Found:
+    """auto, GEMM + fused SiLU + GEMM, and two bare GEMMs."""
+    return Found(
+        [
+            Contender("auto", _mlp, "mlp"),
+            Contender("fused", _fused, "mlp"),
+            Contender("two-gemms", _two_gemms, "mlp"),
+        ]
+    )
+
+
+def _runner(call: Callable[[int], Any], out: Any, choice: str = "") -> Runner:
+    def output() -> Any:
+        poison(out)
+        call(0)
+        cupy_module().cuda.get_current_stream().synchronize()
+        return out
+
+    return Runner(output, call, choice=choice)
+
+
+def _maker(variant: str) -> Callable[[Inputs], Runner]:
+    return lambda inputs: _swiglu(inputs, variant)
+
+
+def _choice(inputs: Inputs, variant: str) -> str:
+    """What selection chooses; raises if the variant cannot compute this problem."""
+    views = problem.view_all(None, x=inputs.x, w_gate=inputs.w_gate[0].T, w_up=inputs.w_up[0].T)
+    return plan.plan_for(problem.swiglu_problem(*views), variant).choice.variant
+
+
+def _swiglu(inputs: Inputs, variant: str) -> Runner:
+    x, out = inputs.x, inputs.hidden
+    weights = [(g.T, u.T) for g, u in zip(inputs.w_gate, inputs.w_up, strict=True)]
+    return _runner(
+        lambda number: functional.swiglu(x, *weights[number], out=out, variant=variant),
+        out,
+        _choice(inputs, variant),
+    )
+
+
+def _bare(inputs: Inputs) -> Runner:
+    weights = [w2.T for w2 in inputs.w2]
+    x, out, workspace = inputs.x, inputs.product, inputs.workspace
+    return _runner(lambda number: cublas.matmul(x, weights[number], out, workspace), out)
+
+
+def _mlp(inputs: Inputs) -> Runner:
+    x, out = inputs.x, inputs.result
+    parts = zip(inputs.w_gate, inputs.w_up, inputs.w_down, strict=True)
+    weights = [tuple(weight.T for weight in part) for part in parts]
+    return _runner(
+        lambda number: functional.mlp(x, *weights[number], out=out), out, _choice(inputs, "auto")
+    )
+
+
+def _fused(inputs: Inputs) -> Runner:
+    x, product, hidden, out = inputs.x, inputs.product, inputs.hidden, inputs.result
+    both, down = [w2.T for w2 in inputs.w2], [w.T for w in inputs.w_down]
+    activate, workspace = silu_mul.kernel(), inputs.workspace
+
+    def call(number: int) -> None:
+        cublas.matmul(x, both[number], product, workspace)
+        activate(product, hidden)
+        cublas.matmul(hidden, down[number], out, workspace)
+
+    return _runner(call, out)
+
+
+def _two_gemms(inputs: Inputs) -> Runner:
+    """The products alone; the second one's input is a true intermediate, made beforehand."""
+    x, product, out = inputs.x, inputs.product, inputs.result
+    both, down = [w2.T for w2 in inputs.w2], [w.T for w in inputs.w_down]
+    workspace = inputs.workspace
+    cublas.matmul(x, both[0], product, workspace)
+    hidden = cupy_module().empty((inputs.cell.m, inputs.cell.n), ml_dtypes.bfloat16)
+    silu_mul.kernel()(product, hidden)
+
+    def call(number: int) -> None:
+        cublas.matmul(x, both[number], product, workspace)
+        cublas.matmul(hidden, down[number], out, workspace)
+
+    return _runner(call, out)

@@ -1,0 +1,245 @@
+"""Figures: what a record's cells come to, and the marks that issue 3 ("Shows") sets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from .cells import SUITES, Cell, flops
+from .record import CellRecord, Record
+
+#: Dense BF16 without sparsity, in FLOP/s: NVIDIA H100 and H200 SXM datasheets.
+PEAK_FLOPS = 989.5e12
+QUACK = ("quack", "quack-default")
+UNFUSED_MLP = ("torch-eager", "torch-compile", "fused")
+#: The paper's two kernels.
+PAPER_FAMILIES = {"sync": "Kernel-1", "interleave": "Kernel-2"}
+#: One BF16 rounding is 2^-9 of each element at most, so of the norm too; FP32 sums add a little.
+ONE_ROUNDING = 1.01 * 2**-9
+_ALL = len(SUITES["paper"])
+
+
+def geomean(values: Iterable[float]) -> float:
+    """Geometric mean; NaN of nothing."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs)) if logs else math.nan
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast as something a contender is, in one cell."""
+
+    cell: Cell
+    value: float
+
+
+def speed(record: Record, name: str, against: Sequence[str]) -> list[Ratio]:
+    """Speed of a contender against the fastest of others, in every cell that has both."""
+    ratios = []
+    for row in record.cells:
+        ours, theirs = row.us(name), row.us(*against)
+        if ours and theirs:
+            ratios.append(Ratio(row.cell, theirs / ours))
+    return ratios
+
+
+def worst(ratios: Sequence[Ratio]) -> Ratio:
+    return min(ratios, key=lambda ratio: ratio.value)
+
+
+def best(ratios: Sequence[Ratio]) -> Ratio:
+    return max(ratios, key=lambda ratio: ratio.value)
+
+
+def best_instance(row: CellRecord, family: str = "") -> tuple[str, float] | None:
+    """Our fastest instance in a cell, of one family or of all, and its microseconds."""
+    times = {
+        name: outcome.microseconds
+        for name, outcome in row.instances().items()
+        if outcome.microseconds and family in ("", outcome.family)
+    }
+    return min(times.items(), key=lambda item: item[1]) if times else None
+
+
+def winning_family(row: CellRecord) -> str:
+    """The family of our fastest instance, or an empty string."""
+    found = best_instance(row)
+    return row.outcomes[found[0]].family if found else ""
+
+
+def families(record: Record) -> list[str]:
+    """Every family that was timed, the paper's first."""
+    seen = {outcome.family for row in record.cells for outcome in row.instances().values()}
+    return [*(f for f in PAPER_FAMILIES if f in seen), *sorted(seen - set(PAPER_FAMILIES))]
+
+
+def against_best_instance(record: Record) -> list[Ratio]:
+    """Speed of auto against our fastest instance of each cell: 1 if the choice was right."""
+    ratios = []
+    for row in record.cells:
+        found, ours = best_instance(row), row.us("auto")
+        if found and ours:
+            ratios.append(Ratio(row.cell, found[1] / ours))
+    return ratios
+
+
+def utilisation(record: Record, *names: str) -> list[Ratio]:
+    """Share of `PEAK_FLOPS` that the fastest of some contenders reaches in each cell."""
+    ratios = []
+    for row in record.cells:
+        time = row.us(*names)
+        if time:
+            rate = flops(record.suite, row.cell) / (time * 1e-6)
+            ratios.append(Ratio(row.cell, rate / PEAK_FLOPS))
+    return ratios
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A line of the table under "Shows".
+
+    Attributes
+    ----------
+    name : str
+    value : str
+        What was found, in words.
+    must, aim : str
+    met : str
+        "aim", "must" or "missed".
+    cells, of : int
+        How many of the suite's cells it stands on.
+    """
+
+    name: str
+    value: str
+    must: str
+    aim: str
+    met: str
+    cells: int
+    of: int
+
+    @property
+    def partial(self) -> bool:
+        return self.cells < self.of
+
+
+def shows(record: Record) -> list[Figure]:
+    """Every line of issue 3's table that this record can answer.
+
+    The marks are for all 28 cells: figures on fewer are partial.
+    """
+    if record.suite == "mlp":
+        name = f"whole MLP against {_present(record, UNFUSED_MLP)}"
+        return _compared(record, UNFUSED_MLP, name, 1.08, 1.15)
+    figures = _compared(record, ("bare",), "auto against cuBLAS's bare GEMM", 1.10, 1.15)
+    figures += _worst(record, ("bare",))
+    figures += _compared(record, QUACK, f"auto against {_present(record, QUACK)}", 1.03, 1.08)
+    figures += _worst(record, QUACK)
+    eager = speed(record, "auto", ["torch-eager"])
+    figures += _compared(record, ["torch-eager"], "auto against torch eager", 1.37, 1.45)
+    if eager:
+        top = best(eager)
+        name = "best cell against torch eager"
+        figures.append(_figure(name, top.value, _ratio, 2.0, 2.47, eager, top.cell))
+    used = utilisation(record, "auto")
+    if used:
+        top = best(used)
+        name = "best utilisation, of 989.5 TFLOP/s"
+        figures.append(_figure(name, top.value, _percent, 0.76, 0.795, used, top.cell))
+    return figures + _choice(record) + _paper_kernels(record)
+
+
+def _present(record: Record, names: Sequence[str]) -> str:
+    """Those of some contenders that were timed at all, in words."""
+    there = [name for name in names if any(row.us(name) for row in record.cells)]
+    return there[0] if len(there) == 1 else f"the best of {', '.join(there)}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _figure(
+    name: str,
+    value: float,
+    show: Callable[[float], str],
+    must: float,
+    aim: float,
+    ratios: Sequence[Ratio],
+    cell: Cell | None = None,
+) -> Figure:
+    met = "aim" if value >= aim else "must" if value >= must else "missed"
+    where = f" ({cell})" if cell else ""
+    return Figure(name, show(value) + where, show(must), show(aim), met, len(ratios), _ALL)
+
+
+def _compared(
+    record: Record, against: Sequence[str], name: str, must: float, aim: float
+) -> list[Figure]:
+    ratios = speed(record, "auto", against)
+    if not ratios:
+        return []
+    mean = geomean(ratio.value for ratio in ratios)
+    return [_figure(f"{name}, geometric mean", mean, _ratio, must, aim, ratios)]
+
+
+def _worst(record: Record, against: Sequence[str]) -> list[Figure]:
+    ratios = speed(record, "auto", against)
+    if not ratios:
+        return []
+    low = worst(ratios)
+    return [_figure("its worst cell", low.value, _ratio, 0.97, 1.00, ratios, low.cell)]
+
+
+def _choice(record: Record) -> list[Figure]:
+    """Must: 0.97 of the best variant in 26 of 28 cells; aim: in all."""
+    ratios = against_best_instance(record)
+    if not ratios:
+        return []
+    good = sum(ratio.value >= 0.97 for ratio in ratios)
+    needed = len(ratios) - len(ratios) * 2 // _ALL
+    met = "aim" if good == len(ratios) else "must" if good >= needed else "missed"
+    low = worst(ratios)
+    return [
+        Figure(
+            "auto within 0.97 of the best variant",
+            f"{good} of {len(ratios)} cells (worst {low.value:.3f}, {low.cell})",
+            f"{needed} of {len(ratios)}",
+            "all",
+            met,
+            len(ratios),
+            _ALL,
+        )
+    ]
+
+
+def _paper_kernels(record: Record) -> list[Figure]:
+    """Must: both measured in every cell, exact to the contract; aim: each wins somewhere."""
+    rows = record.cells
+    if not rows:
+        return []
+    wins = {family: sum(winning_family(row) == family for row in rows) for family in PAPER_FAMILIES}
+    exact = {family: sum(_exact(row, family) for row in rows) for family in PAPER_FAMILIES}
+    must = all(count == len(rows) for count in exact.values())
+    value = "; ".join(
+        f"{PAPER_FAMILIES[family]} ({family}) measured and exact in {exact[family]}, "
+        f"wins {wins[family]} of {len(rows)}"
+        for family in PAPER_FAMILIES
+    )
+    met = "missed" if not must else "aim" if all(wins.values()) else "must"
+    name = "Kernel-1 and Kernel-2"
+    return [Figure(name, value, "every cell, exact", "each wins", met, len(rows), _ALL)]
+
+
+def _exact(row: CellRecord, family: str) -> bool:
+    """Whether a family was timed in a cell, and all its results are one rounding from FP64."""
+    found = [outcome for outcome in row.instances().values() if outcome.family == family]
+    return bool(found) and all(
+        outcome.relative_error is not None and outcome.relative_error <= ONE_ROUNDING
+        for outcome in found
+    )

@@ -1,0 +1,128 @@
+"""The inputs of a cell: one x, and weights rotated past the L2, the same for all contenders."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .. import timing
+from ..arrays import cupy_module
+from . import fp64
+from .cells import Cell
+
+WORKSPACE_BYTES = 64 << 20
+_BF16_NAN = 0x7FC0
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Arrays of a cell, all BF16 on the GPU.
+
+    Attributes
+    ----------
+    cell : Cell
+    x : (M, K) cupy.ndarray
+        N(0, 1).
+    w2 : tuple of (2N, K) cupy.ndarray
+        Sets of weights, N(0, 1) / sqrt(K), gate rows above up rows.
+    w_down : tuple of (K_out, N) cupy.ndarray
+        N(0, 1) / sqrt(N), K_out = K; empty in suites of gate and up alone.
+    """
+
+    cell: Cell
+    x: Any
+    w2: tuple[Any, ...]
+    w_down: tuple[Any, ...]
+
+    @property
+    def sets(self) -> int:
+        return len(self.w2)
+
+    @functools.cached_property
+    def w_gate(self) -> list[Any]:
+        """(N, K), a view."""
+        return [w2[: self.cell.n] for w2 in self.w2]
+
+    @functools.cached_property
+    def w_up(self) -> list[Any]:
+        """(N, K), a view."""
+        return [w2[self.cell.n :] for w2 in self.w2]
+
+    @functools.cached_property
+    def interleaved(self) -> list[Any]:
+        """(2N, K) copies with gate and up rows in turns, as QuACK wants them."""
+        shape = (2, self.cell.n, self.cell.k)
+        return [
+            cupy_module().ascontiguousarray(w2.reshape(shape).transpose(1, 0, 2)).reshape(w2.shape)
+            for w2 in self.w2
+        ]
+
+    @functools.cached_property
+    def workspace(self) -> Any:
+        """For cuBLAS, in bytes."""
+        return cupy_module().empty(WORKSPACE_BYTES, np.uint8)
+
+    @functools.cached_property
+    def product(self) -> Any:
+        """(M, 2N), uninitialised."""
+        return self._empty(2 * self.cell.n)
+
+    @functools.cached_property
+    def hidden(self) -> Any:
+        """(M, N), uninitialised."""
+        return self._empty(self.cell.n)
+
+    @functools.cached_property
+    def result(self) -> Any:
+        """(M, K_out), uninitialised."""
+        return self._empty(self.cell.k)
+
+    def _empty(self, columns: int) -> Any:
+        return cupy_module().empty((self.cell.m, columns), ml_dtypes.bfloat16)
+
+    @functools.cached_property
+    def _rows(self) -> Any:
+        m = self.cell.m
+        rows = np.linspace(0, m - 1, min(m, fp64.SAMPLED_ROWS)).round()
+        return cupy_module().asarray(rows.astype(np.int64))
+
+    def sample(self, array: Any) -> Any:
+        """The rows of a BF16 matrix of M rows that are compared with FP64, a copy."""
+        return array.view(np.uint16)[self._rows].view(ml_dtypes.bfloat16)
+
+    @functools.cached_property
+    def expected(self) -> fp64.Expected:
+        """FP64 results of these rows with the first set of weights."""
+        down = self.w_down[0].T if self.w_down else None
+        return fp64.expected(cupy_module(), self.sample(self.x), self.w2[0], down)
+
+
+def draw(cell: Cell, seed: int, *, whole_mlp: bool) -> Inputs:
+    """Random inputs of a cell, on the current device; the same for the same seed."""
+    cupy = cupy_module()
+    state = np.random.SeedSequence([seed, cell.k, cell.n, cell.m]).generate_state(1)
+    generator = cupy.random.default_rng(int(state[0]))
+
+    def normal(rows: int, columns: int, scale: float) -> Any:
+        values = generator.standard_normal((rows, columns), dtype=np.float32)
+        values *= scale
+        return values.astype(ml_dtypes.bfloat16)
+
+    k, n = cell.k, cell.n
+    set_bytes = (3 if whole_mlp else 2) * n * k * 2
+    sets = range(timing.buffer_sets(set_bytes))
+    return Inputs(
+        cell,
+        normal(cell.m, k, 1.0),
+        tuple(normal(2 * n, k, k**-0.5) for _ in sets),
+        tuple(normal(k, n, n**-0.5) for _ in sets) if whole_mlp else (),
+    )
+
+
+def poison(array: Any) -> None:
+    """Fill with NaN, so that an element nobody writes is seen."""
+    array.view(np.uint16)[...] = _BF16_NAN

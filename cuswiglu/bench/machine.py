@@ -1,0 +1,80 @@
+"""The machine a benchmark runs on: what is recorded of it."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import importlib.metadata
+from typing import Any
+
+from .. import environment, variant
+from ..arrays import cupy_module
+from . import smi
+from .record import Session
+
+#: Beside those of `environment`.
+PACKAGES = (
+    "triton",
+    "jaxlib",
+    "quack-kernels",
+    "nvidia-cutlass-dsl",
+    "flash-swiglu-mlp",
+    "nvidia-cublas",
+    "nvidia-cublas-cu12",
+)
+
+
+def bus_id() -> str:
+    """PCI bus id of the current CUDA device.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no CUDA GPU.
+    """
+    here = environment.look()
+    if not here.gpus:
+        raise RuntimeError(f"the benchmark needs a CUDA GPU: {here.reason}")
+    return str(cupy_module().cuda.Device().pci_bus_id)
+
+
+def session(gpu: str) -> Session:
+    """Look at the machine; call it before this process computes on the GPU."""
+    warnings, identity = [], {}
+    try:
+        warnings = smi.busy(gpu)
+        identity = smi.identity(gpu)
+    except smi.SmiError as error:
+        warnings = [f"no clocks, power or load are recorded: {error}"]
+    here = environment.look()
+    first = {"name": here.gpus[0].name, "multiprocessors": here.gpus[0].multiprocessors}
+    return Session(
+        started=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        gpu=first | identity,
+        environment=_described(here),
+        kernels=_kernels(),
+        warnings=warnings,
+    )
+
+
+def _described(here: environment.Environment) -> dict[str, Any]:
+    described = here.as_dict()
+    found = {name: _version(name) for name in PACKAGES}
+    described["packages"] |= {name: version for name, version in found.items() if version}
+    return described
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _kernels() -> str:
+    """A hash of all cubins: two sessions with the same one timed the same kernels."""
+    try:
+        hashes = [kernel.sha256 for kernel in variant.variants()]
+    except variant.KernelsUnavailableError:
+        return ""
+    return hashlib.sha256(" ".join(sorted(hashes)).encode()).hexdigest()[:16]

@@ -1,0 +1,159 @@
+"""The record of a benchmark: what its JSON holds, read and written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from .cells import SUITES, Cell
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one contender did in one cell.
+
+    Attributes
+    ----------
+    microseconds : float or None
+        Median time of a call; None if `error` says why there is none.
+    relative_error : float or None
+        ||found - FP64|| / ||FP64|| over the sampled rows.
+    off : float or None
+        Share of their elements that differ from FP64 by more than 1%.
+    family : str
+        Of an instance of ours.
+    choice : str
+        What `auto` ran.
+    captured : bool
+        Whether it was replayed from a CUDA graph.
+    error : str
+    """
+
+    microseconds: float | None = None
+    relative_error: float | None = None
+    off: float | None = None
+    family: str = ""
+    choice: str = ""
+    captured: bool = True
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class CellRecord:
+    """One cell: how long it took to measure (s), the GPU's state meanwhile, all outcomes.
+
+    `session` is a number in `Record.sessions`, `sets` how many sets of weights calls rotated over.
+    """
+
+    cell: Cell
+    session: int
+    sets: int
+    seconds: float
+    gpu: dict[str, Any]
+    outcomes: dict[str, Outcome]
+
+    def us(self, *names: str) -> float | None:
+        """The shortest time of these contenders, in microseconds, or None if none has one."""
+        found = (self.outcomes[name].microseconds for name in names if name in self.outcomes)
+        return min((time for time in found if time is not None), default=None)
+
+    def instances(self) -> dict[str, Outcome]:
+        """Our instances that were timed."""
+        return {
+            name: outcome
+            for name, outcome in self.outcomes.items()
+            if outcome.family and outcome.microseconds is not None
+        }
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of the command on one machine.
+
+    `kernels` is a hash of all cubins; `missing` says why a contender was not there; `warnings` is
+    what makes the numbers less than they should be.
+    """
+
+    started: str
+    gpu: dict[str, Any]
+    environment: dict[str, Any]
+    kernels: str
+    missing: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A suite, as far as it has been measured."""
+
+    suite: str
+    seed: int
+    rounds: int
+    sessions: tuple[Session, ...] = ()
+    cells: tuple[CellRecord, ...] = ()
+
+    def missing_cells(self, wanted: Iterable[Cell]) -> list[Cell]:
+        done = {record.cell for record in self.cells}
+        return [cell for cell in wanted if cell not in done]
+
+
+def save(record: Record, path: Path) -> None:
+    """Write whole or not at all, so that a stopped run leaves the last complete cell."""
+    content = {"format": FORMAT, **asdict(record)}
+    for cell in content["cells"]:
+        cell["outcomes"] = {
+            name: {key: value for key, value in outcome.items() if value not in (None, "")}
+            for name, outcome in cell["outcomes"].items()
+        }
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(content, indent=1) + "\n")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path) -> Record:
+    """Read what `save` wrote.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is no benchmark record of this format.
+    """
+    try:
+        content = json.loads(path.read_text())
+        if content["format"] != FORMAT:
+            raise ValueError(f"format {content['format']}, this version reads {FORMAT}")
+        if content["suite"] not in SUITES:
+            raise ValueError(f"unknown suite {content['suite']!r}")
+        return Record(
+            suite=content["suite"],
+            seed=content["seed"],
+            rounds=content["rounds"],
+            sessions=tuple(_make(Session, row) for row in content["sessions"]),
+            cells=tuple(_cell(row) for row in content["cells"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is no benchmark record: {error!r}") from error
+
+
+def _cell(row: dict[str, Any]) -> CellRecord:
+    outcomes = {name: _make(Outcome, value) for name, value in row["outcomes"].items()}
+    parts = row | {"cell": _make(Cell, row["cell"]), "outcomes": outcomes}
+    record: CellRecord = _make(CellRecord, parts)
+    return record
+
+
+def _make(kind: Any, row: dict[str, Any]) -> Any:
+    """A dataclass of a JSON object; fields that a newer version may have added are ignored."""
+    known = {one.name for one in fields(kind)}
+    return kind(**{key: value for key, value in row.items() if key in known})

@@ -1,0 +1,141 @@
+"""The table of cells, a line as each is finished, and what is to be known about the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from . import figures
+from .cells import Cell, flops
+from .record import CellRecord, Record, Session
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table of cells: heading, width, and what stands in it."""
+
+    heading: str
+    width: int
+    text: Callable[[CellRecord], str]
+
+
+def _against(heading: str, *names: str) -> Column:
+    """How many times as fast as these auto is."""
+
+    def text(row: CellRecord) -> str:
+        ours, theirs = row.us("auto"), row.us(*names)
+        if ours and theirs:
+            return f"{theirs / ours:.3f}"
+        tried = any(name in row.outcomes for name in names)
+        return "failed" if tried and not theirs else "-"
+
+    return Column(heading, 7, text)
+
+
+def _time(row: CellRecord) -> str:
+    time = row.us("auto")
+    return f"{time:.1f}" if time else "failed"
+
+
+def _kernel(row: CellRecord) -> str:
+    return row.outcomes["auto"].choice if "auto" in row.outcomes else ""
+
+
+def _of_best(row: CellRecord) -> str:
+    found, ours = figures.best_instance(row), row.us("auto")
+    return f"{found[1] / ours:.3f}" if found and ours else "-"
+
+
+def columns(suite: str) -> list[Column]:
+    """The table of cells of a suite; figures are auto's speed against the column's contender."""
+
+    def used(row: CellRecord) -> str:
+        time = row.us("auto")
+        share = flops(suite, row.cell) / (time * 1e-6) / figures.PEAK_FLOPS if time else None
+        return f"{share:.1%}" if share else "-"
+
+    first = [
+        Column("model", 6, lambda row: row.cell.model),
+        Column("M", 5, lambda row: str(row.cell.m)),
+        Column("auto us", 9, _time),
+        Column("its kernel", 31, _kernel),
+    ]
+    if suite == "mlp":
+        others = [
+            _against("2 gemms", "two-gemms"),
+            _against("fused", "fused"),
+            _against("eager", "torch-eager"),
+            _against("compile", "torch-compile"),
+        ]
+    else:
+        others = [
+            Column("of best", 7, _of_best),
+            _against("bare", "bare"),
+            _against("quack", *figures.QUACK),
+            _against("eager", "torch-eager"),
+            _against("compile", "torch-compile"),
+            _against("jax", "jax"),
+            _against("triton", "flash-swiglu-mlp"),
+        ]
+    return [*first, *others, Column("of peak", 7, used)]
+
+
+def heading(suite: str) -> str:
+    return _line((column.heading, column.width) for column in columns(suite))
+
+
+def line(suite: str, row: CellRecord) -> str:
+    """One cell."""
+    return _line((column.text(row), column.width) for column in columns(suite))
+
+
+def _line(parts: Iterable[tuple[str, int]]) -> str:
+    return " ".join(text.rjust(width) for text, width in parts)
+
+
+def session_text(session: Session) -> str:
+    """What a session ran on."""
+    gpu, packages = session.gpu, session.environment.get("packages", {})
+    versions = ", ".join(f"{name} {version}" for name, version in packages.items())
+    parts = [f"{session.started}: {gpu.get('name', 'unknown GPU')}"]
+    if gpu.get("driver"):
+        parts.append(f"driver {gpu['driver']}, {gpu.get('power_limit_w')} W")
+    return f"{', '.join(parts)}; cuswiglu {session.environment.get('cuswiglu')}, {versions}"
+
+
+def _gpu_lines(record: Record) -> list[str]:
+    """Clocks and power over all cells."""
+    seen = [row.gpu for row in record.cells if row.gpu.get("sm_mhz") and row.gpu.get("watts")]
+    if not seen:
+        return ["clocks and power: not recorded"]
+    clocks = [gpu["sm_mhz"] for gpu in seen]
+    watts, heat = [gpu["watts"] for gpu in seen], [gpu.get("celsius") or 0 for gpu in seen]
+    reasons = sorted({reason for gpu in seen for reason in gpu.get("reasons", ())})
+    return [
+        f"SM clock {min(c[0] for c in clocks):.0f} to {max(c[2] for c in clocks):.0f} MHz, "
+        f"power up to {max(w[1] for w in watts):.0f} W, up to {max(heat):.0f} C, "
+        f"clocks held by: {', '.join(reasons) or 'nothing'}"
+    ]
+
+
+def notes(record: Record, wanted: Sequence[Cell]) -> list[str]:
+    """Sessions, clocks, warnings, who was missing, what failed, which cells are not measured."""
+    lines = [session_text(session) for session in record.sessions]
+    lines += _gpu_lines(record)
+    if len(record.sessions) > 1:
+        lines.append(f"measured in {len(record.sessions)} sessions: compare within cells only")
+    if any(row.us("jax") for row in record.cells):
+        lines.append("jax is not captured in a CUDA graph: its times hold the host's dispatch")
+    for number, session in enumerate(record.sessions, 1):
+        lines += [f"warning, session {number}: {warning}" for warning in session.warnings]
+        lines += [f"missing: {name}: {reason}" for name, reason in session.missing.items()]
+    lines += [
+        f"failed: {row.cell}, {name}: {outcome.error}"
+        for row in record.cells
+        for name, outcome in row.outcomes.items()
+        if outcome.error
+    ]
+    rest = record.missing_cells(wanted)
+    if rest:
+        lines.append(f"not measured: {len(rest)} cells: {', '.join(map(str, rest))}")
+    return list(dict.fromkeys(lines))

@@ -1,0 +1,56 @@
+"""Streams: what `stream=` may be, made current as CuPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def current(cupy: Any, device: int, stream: Any) -> Iterator[int]:
+    """Make a CUDA device and a stream current; yields the stream's handle.
+
+    Parameters
+    ----------
+    cupy : module
+    device : int
+    stream : cupy.cuda.Stream, int, object with ``__cuda_stream__``, or None
+        None keeps CuPy's current stream of the device.
+
+    Raises
+    ------
+    TypeError
+        If `stream` is none of these.
+    """
+    with cupy.cuda.Device(device):
+        if stream is None:
+            yield int(cupy.cuda.get_current_stream().ptr)
+            return
+        with _cupy_stream(cupy, stream, device) as entered:
+            yield int(entered.ptr)
+
+
+def _cupy_stream(cupy: Any, stream: Any, device: int) -> Any:
+    if isinstance(stream, cupy.cuda.Stream):
+        return stream
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        stream = _StreamHandle(stream)
+    elif not hasattr(stream, "__cuda_stream__"):
+        raise TypeError(
+            "stream must be a cupy.cuda.Stream, a stream handle (int) or an object with "
+            f"__cuda_stream__, got {type(stream).__name__}"
+        )
+    if hasattr(cupy.cuda.Stream, "from_external"):
+        return cupy.cuda.Stream.from_external(stream)
+    return cupy.cuda.ExternalStream(int(stream.__cuda_stream__()[1]), device)
+
+
+class _StreamHandle:
+    """A bare handle, spoken for in CUDA's stream protocol (version 0)."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle

@@ -1,0 +1,286 @@
+"""A CUDA driver that launches nothing: it checks and records what it is told.
+
+`FakeDriver` stands in for the module `cuda.bindings.driver`, whose structures and enumerations it
+uses, and `HostCuPy` for what the package uses of CuPy beyond arrays: devices, streams, allocation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+from device_arrays import cupy, device_poisoned
+
+cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structures")
+Result = cuda.CUresult
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """The arguments of one cuTensorMapEncodeTiled."""
+
+    address: int
+    extents: tuple[int, ...]
+    row_bytes: int
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    data_type: int
+    interleave: int
+    swizzle: int
+    l2_promotion: int
+    fill: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One cuLaunchKernelEx, with its packed arguments followed through their pointers."""
+
+    entry: str
+    device: int
+    stream: int
+    grid: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    maps: tuple[TensorMap, ...]
+    integers: tuple[int, ...]
+
+
+@dataclass
+class Function:
+    entry: str
+    device: int
+    shared_bytes: int = 48 << 10
+
+
+@dataclass
+class FakeDriver:
+    """What `cuswiglu.driver` calls. `failing` maps a function's name to the status it returns."""
+
+    current_device: object = lambda: 0
+    version: int = 12090
+    name: bytes = b"NVIDIA H200"
+    capability: tuple[int, int] = (9, 0)
+    multiprocessors: int = 132
+    failing: dict[str, object] = field(default_factory=dict)
+    calls: list[tuple[str, object]] = field(default_factory=list)
+    maps: list[TensorMap] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+
+    def __post_init__(self):
+        self._encoder = _ENCODER(self._encode)  # kept: C code calls it
+        self._lock = threading.Lock()
+
+    def __getattr__(self, name):
+        if name.startswith("CU"):
+            return getattr(cuda, name)
+        raise AttributeError(f"the fake driver has no {name}")
+
+    def count(self, function):
+        return sum(name == function for name, _ in self.calls)
+
+    def told(self, function):
+        return [argument for name, argument in self.calls if name == function]
+
+    def _return(self, function, argument, *values):
+        self.calls.append((function, argument))
+        status = self.failing.get(function, Result.CUDA_SUCCESS)
+        return (status, *values)
+
+    def cuInit(self, flags):  # noqa: N802
+        return self._return("cuInit", flags)
+
+    def cuDriverGetVersion(self):  # noqa: N802
+        return self._return("cuDriverGetVersion", None, self.version)
+
+    def cuGetProcAddress(self, symbol, version, flags):  # noqa: N802
+        address = ctypes.cast(self._encoder, ctypes.c_void_p).value
+        found = cuda.CUdriverProcAddressQueryResult.CU_GET_PROC_ADDRESS_SUCCESS
+        return self._return("cuGetProcAddress", (symbol, version, flags), address, found)
+
+    def cuDeviceGet(self, index):  # noqa: N802
+        return self._return("cuDeviceGet", index, index)
+
+    def cuDeviceGetAttribute(self, attribute, device):  # noqa: N802
+        kind = cuda.CUdevice_attribute
+        values = {
+            kind.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: self.capability[0],
+            kind.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: self.capability[1],
+            kind.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: self.multiprocessors,
+        }
+        return self._return("cuDeviceGetAttribute", attribute, values[attribute])
+
+    def cuDeviceGetName(self, length, device):  # noqa: N802
+        return self._return("cuDeviceGetName", device, self.name.ljust(length, b"\0"))
+
+    def cuLibraryLoadData(self, code, *options):  # noqa: N802
+        time.sleep(0.002)  # as other threads run while a driver loads
+        return self._return("cuLibraryLoadData", code, SimpleNamespace(code=code))
+
+    def cuLibraryGetKernel(self, library, name):  # noqa: N802
+        if name not in library.code:
+            return (Result.CUDA_ERROR_NOT_FOUND, None)
+        return self._return("cuLibraryGetKernel", name.decode(), name.decode())
+
+    def cuKernelGetFunction(self, kernel):  # noqa: N802
+        function = Function(kernel, self.current_device())
+        return self._return("cuKernelGetFunction", (kernel, function.device), function)
+
+    def cuFuncSetAttribute(self, function, attribute, value):  # noqa: N802
+        assert attribute == (
+            cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        )
+        function.shared_bytes = value
+        return self._return("cuFuncSetAttribute", (function.entry, value))
+
+    def cuOccupancyMaxActiveClusters(self, function, config):  # noqa: N802
+        size = config.attrs[0].value.clusterDim.x * config.attrs[0].value.clusterDim.y
+        return self._return(
+            "cuOccupancyMaxActiveClusters", function.entry, self.multiprocessors // size
+        )
+
+    def cuLaunchKernelEx(self, config, function, arguments, extra):  # noqa: N802
+        launch = self._launch(config, function, arguments)
+        if function.device != launch.device:
+            return (Result.CUDA_ERROR_INVALID_HANDLE,)
+        if launch.shared_bytes > function.shared_bytes:
+            return (Result.CUDA_ERROR_INVALID_VALUE,)
+        if any(g % c for g, c in zip(launch.grid, launch.cluster, strict=True)):
+            return (Result.CUDA_ERROR_INVALID_CLUSTER_SIZE,)
+        result = self._return("cuLaunchKernelEx", function.entry)
+        if result == (Result.CUDA_SUCCESS,):
+            self.launches.append(launch)
+        return result
+
+    def _launch(self, config, function, arguments):
+        """Four descriptors and four integers, as the kernels declare them."""
+        pointers = (ctypes.c_uint64 * 8).from_address(arguments)
+        assert all(pointer % 128 == 0 for pointer in pointers[:4])
+        numbers = [ctypes.c_uint32.from_address(pointer).value for pointer in pointers[:4]]
+        (attribute,) = config.attrs
+        assert config.numAttrs == 1
+        assert attribute.id == cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        assert (config.blockDimY, config.blockDimZ) == (1, 1)
+        cluster = attribute.value.clusterDim
+        return Launch(
+            entry=function.entry,
+            device=self.current_device(),
+            stream=int(config.hStream),
+            grid=(config.gridDimX, config.gridDimY, config.gridDimZ),
+            cluster=(cluster.x, cluster.y, cluster.z),
+            threads=config.blockDimX,
+            shared_bytes=config.sharedMemBytes,
+            maps=tuple(self.maps[number] for number in numbers),
+            integers=tuple(ctypes.c_int32.from_address(p).value for p in pointers[4:]),
+        )
+
+    def _encode(self, destination, data_type, rank, address, extents, strides, box, steps, *rest):
+        """Refuses what the driver refuses; writes the number of the record as descriptor."""
+        swizzle = rest[1]
+        record = TensorMap(
+            address or 0, tuple(extents[:2]), strides[0], tuple(box[:2]), tuple(steps[:2]),
+            data_type, rest[0], swizzle, *rest[2:],
+        )  # fmt: skip
+        fine = (
+            rank == 2
+            and destination % 64 == 0
+            and record.address
+            and record.address % 16 == 0
+            and record.row_bytes % 16 == 0
+            and record.row_bytes >= 2 * record.extents[0]
+            and all(1 <= width <= 256 for width in record.box)
+            and (swizzle == 0 or 2 * record.box[0] <= {1: 32, 2: 64, 3: 128}[swizzle])
+        )
+        self.calls.append(("cuTensorMapEncodeTiled", record))
+        time.sleep(0)  # lets other threads in, where a lock is missing
+        if "cuTensorMapEncodeTiled" in self.failing or not fine:
+            return int(Result.CUDA_ERROR_INVALID_VALUE)
+        with self._lock:
+            number = len(self.maps)
+            self.maps.append(record)
+        ctypes.memset(destination, 0xFF, 128)
+        ctypes.c_uint32.from_address(destination).value = number
+        return 0
+
+
+def run_in_threads(work, count=8):
+    """work(number) in threads that start together; their results, or the first error."""
+    barrier = threading.Barrier(count)
+
+    def run(number):
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+_WORDS = ctypes.POINTER(ctypes.c_uint32)
+_LONG_WORDS = ctypes.POINTER(ctypes.c_uint64)
+_ENCODER = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p,
+    _LONG_WORDS, _LONG_WORDS, _WORDS, _WORDS, *[ctypes.c_int] * 4,
+)  # fmt: skip
+
+
+class HostCuPy:
+    """CuPy without a GPU: current devices and streams are remembered, new arrays are host memory.
+
+    What else is asked of it is CuPy's own.
+    """
+
+    CURRENT_STREAM = 0x5EED
+
+    def __init__(self):
+        self._entered = threading.local()
+        outer = self
+
+        class Current:
+            """A device or a stream; current inside `with`."""
+
+            def __init__(self, value, *_):
+                self.id = self.ptr = value
+
+            def __enter__(self):
+                outer._stack(type(self)).append(self)
+                return self
+
+            def __exit__(self, *error):
+                outer._stack(type(self)).pop()
+
+        class Device(Current):
+            pass
+
+        class Stream(Current):
+            @classmethod
+            def from_external(cls, stream):
+                version, handle = stream.__cuda_stream__()
+                assert version == 0
+                return cls(handle)
+
+        self.cuda = SimpleNamespace(
+            Device=Device, Stream=Stream, ExternalStream=Stream, get_current_stream=self._stream
+        )
+
+    def __getattr__(self, name):
+        return getattr(cupy, name)
+
+    def _stack(self, kind):
+        return self._entered.__dict__.setdefault(kind.__name__, [])
+
+    def _stream(self):
+        entered = self._stack(self.cuda.Stream)
+        return entered[-1] if entered else self.cuda.Stream(self.CURRENT_STREAM)
+
+    def device(self):
+        """Index of the current device; -1 where none was made current."""
+        entered = self._stack(self.cuda.Device)
+        return entered[-1].id if entered else -1
+
+    def empty(self, shape, dtype):
+        return device_poisoned(*shape, index=self.device())

@@ -1,0 +1,101 @@
+"""CuPy arrays, over unowned memory: views, and every mix of places is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from calls import FUNCTIONS, call, check_refused, good
+from device_arrays import cupy, device_poisoned, on_device
+from host_arrays import poisoned
+
+from cuswiglu import arrays
+
+DEVICE = arrays.Device("cuda", 0)
+
+
+def all_on_device(function, index=0):
+    return {name: on_device(array, index) for name, array in good(function).items()}
+
+
+@pytest.mark.parametrize("index", [0, 3])
+def test_a_view_of_a_cupy_array_says_where_and_how_it_lies(index):
+    host = poisoned(4, 16)[1:, 2:].T
+    found = arrays.view("w_up", on_device(host, index))
+    assert found.pointer == host.ctypes.data
+    assert (found.shape, found.strides) == ((14, 3), (1, 16))
+    assert found.device == arrays.Device("cuda", index)
+    assert found.writable
+
+
+def test_a_cupy_array_of_another_dtype_is_refused():
+    words = "x must have dtype bfloat16, got float32"
+    with pytest.raises(TypeError, match=words):
+        arrays.view("x", on_device(np.zeros((2, 3), np.float32)))
+
+
+def test_leading_dimensions_of_a_cupy_array_become_rows():
+    host = poisoned(2, 3, 16)[:, :, :8]
+    found = arrays.matrix(arrays.view("x", on_device(host)))
+    assert (found.shape, found.strides, found.pointer) == ((6, 8), (16, 1), host.ctypes.data)
+    assert (found.array.shape, found.array.strides) == ((6, 8), (32, 2))
+    assert found.array.data.ptr == host.ctypes.data
+
+
+def test_the_remedy_for_a_strided_cupy_array_is_cupys():
+    with pytest.raises(ValueError, match=r"pass cupy.ascontiguousarray\(x\)"):
+        arrays.matrix(arrays.view("x", on_device(poisoned(4, 8)[:, ::2])))
+
+
+def test_overlap_is_found_between_cupy_arrays_and_never_across_devices():
+    memory = poisoned(4, 16)
+    left, right = (arrays.view("a", on_device(memory[:, part])) for part in np.s_[:8, 8:])
+    middle = arrays.view("b", on_device(memory[:, 4:12]))
+    elsewhere = arrays.view("b", on_device(memory[:, 4:12], index=1))
+    assert not arrays.overlap(left, right)
+    assert arrays.overlap(left, middle)
+    assert arrays.overlap(middle, right)
+    assert not arrays.overlap(left, elsewhere)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("argument", ["x", "w_gate", "w_up", "out"])
+def test_a_device_array_among_host_arrays_is_refused(function, argument):
+    words = ["must live on the same device", argument, "the CPU", "CUDA device 0"]
+    poison = device_poisoned(*good(function)[argument].shape)
+    check_refused(function, ValueError, words, **{argument: poison})
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("argument", ["x", "w_gate", "w_up", "out"])
+@pytest.mark.parametrize(("other", "place"), [(None, "the CPU"), (1, "CUDA device 1")])
+def test_an_array_away_from_the_device_of_the_others_is_refused(function, argument, other, place):
+    arguments = all_on_device(function)
+    host = poisoned(*arguments[argument].shape)
+    arguments[argument] = host if other is None else on_device(host, other)
+    with pytest.raises(ValueError, match="must live on the same device") as caught:
+        call(function, **arguments)
+    for word in (argument, "CUDA device 0", place):
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("function", ["mlp", "GatedMLP"])
+def test_a_w_down_away_from_the_others_is_refused(function):
+    arguments = all_on_device(function)
+    arguments["w_down"] = on_device(poisoned(*arguments["w_down"].shape), 1)
+    with pytest.raises(ValueError, match=r"w_gate and w_down must live .* 0 and CUDA device 1"):
+        call(function, **arguments)
+
+
+def test_an_out_that_overlaps_x_is_refused_on_a_device():
+    memory = poisoned(4, 32)
+    arguments = all_on_device("swiglu")
+    arguments |= {"x": on_device(memory[:, :16]), "out": on_device(memory[:, 8:])}
+    with pytest.raises(ValueError, match="out must not overlap x"):
+        call("swiglu", **arguments)
+
+
+def test_a_transposed_cupy_weight_is_taken_as_it_lies():
+    weight = on_device(poisoned(24, 16)).T
+    assert isinstance(weight, cupy.ndarray)
+    found = arrays.view("w_up", weight)
+    assert (found.shape, found.strides, found.array) == ((16, 24), (1, 16), weight)

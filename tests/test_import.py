@@ -1,0 +1,119 @@
+"""`import cuswiglu` touches no CUDA, and needs NumPy and ml_dtypes alone.
+
+Each test is a process of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OPTIONAL = ["cupy", "cuda", "torch", "jax", "safetensors", "gguf", "click", "rich", "build_scripts"]
+BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n"  # None: ImportError
+ARRAYS = """
+import ml_dtypes, numpy as np
+shapes = (2, 4), (4, 6), (4, 6), (6, 3)
+x, gate, up, down = (np.ones(shape, ml_dtypes.bfloat16) for shape in shapes)
+
+class Tensor:  # of a library that can be imported, on a CUDA device
+    def __dlpack_device__(self):
+        return (2, 0)
+    def __dlpack__(self, **options):
+        raise AssertionError("nothing is to be exported")
+"""
+
+
+def run(code):
+    """What a fresh interpreter prints."""
+    process = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
+
+
+def raised(statement):
+    """The error of a statement in a process where only NumPy and ml_dtypes can be imported."""
+    return run(
+        BLOCKED
+        + ARRAYS
+        + textwrap.dedent(f"""
+        import cuswiglu
+        from cuswiglu import arrays, driver
+        try:
+            {statement}
+        except Exception as error:
+            print(type(error).__name__, error)
+        """)
+    )
+
+
+def test_import_loads_no_cuda_and_no_optional_package():
+    code = f"""
+    import sys
+    before = set(sys.modules)  # site-packages may bring namespaces: cuda
+    import cuswiglu
+    new = {{name.split(".")[0] for name in set(sys.modules) - before}}
+    print(new & set({OPTIONAL}))
+    """
+    assert run(code) == "set()"
+
+
+def test_import_maps_no_cuda_library():
+    code = """
+    import cuswiglu
+    libraries = ("libcuda", "libcudart", "libnvrtc", "libnvJitLink", "libcublas")
+    mapped = open("/proc/self/maps").read()
+    print([name for name in libraries if name in mapped])
+    """
+    assert run(code) == "[]"
+
+
+def test_host_arrays_need_no_optional_package():
+    code = BLOCKED + ARRAYS + "import cuswiglu\nprint(float(cuswiglu.mlp(x, gate, up, down)[0, 0]))"
+    # 4 silu(4) = 15.71 is 15.6875 in BF16; six of them are 94.125, which is 94 in BF16.
+    assert float(run(code)) == 94
+
+
+def test_variants_are_listed_without_a_gpu_or_cupy():
+    code = BLOCKED + "import cuswiglu\nprint(len(cuswiglu.variants()))"
+    assert int(run(code)) >= 6
+
+
+def test_the_public_names_are_there():
+    code = """
+    import cuswiglu
+    print(sorted(cuswiglu.__all__), all(hasattr(cuswiglu, name) for name in cuswiglu.__all__))
+    """
+    expected = "GatedMLP KernelsUnavailableError Variant __version__ mlp swiglu variants"
+    assert run(code) == f"{sorted(expected.split())} True"
+
+
+def test_a_device_array_without_cupy_says_what_to_install():
+    message = raised("cuswiglu.swiglu(Tensor(), gate, up)")
+    assert message.startswith("ImportError arrays on a CUDA device need CuPy")
+    assert "pip install 'cuswiglu[cuda12]' or 'cuswiglu[cuda13]'" in message
+
+
+def test_a_new_device_array_without_cupy_says_what_to_install():
+    message = raised("arrays.empty((2, 3), arrays.Device('cuda'))")
+    assert message.startswith("ImportError arrays on a CUDA device need CuPy")
+
+
+def test_the_driver_without_cuda_python_says_what_to_install():
+    message = raised("driver.driver()")
+    assert message.startswith("ImportError the kernels need cuda-python")
+    assert "pip install 'cuswiglu[cuda12]' or 'cuswiglu[cuda13]'" in message
+
+
+def test_a_list_is_still_a_type_error_without_cupy():
+    message = raised("cuswiglu.swiglu([[1.0]], gate, up)")
+    assert message.startswith("TypeError x must be a NumPy or CuPy array")

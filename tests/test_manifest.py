@@ -1,0 +1,250 @@
+"""The manifest and the cubins are what they claim; a damaged one says how to rebuild."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+
+import cubin_files
+import pytest
+from cubin_files import KERNELS
+
+import cuswiglu
+from cuswiglu import KernelsUnavailableError
+from cuswiglu.variant import CUBINS, REBUILD, cubin, manifest, variants
+
+NAMES = list(KERNELS)
+ENTRIES = [
+    pytest.param(kernel.name, major, id=entry)
+    for kernel in variants()
+    for major, entry in kernel.entries
+]
+ROWS = {row["name"]: row for row in manifest()["instances"]}
+
+
+# What is built
+
+
+def test_variants_lists_every_row_of_the_manifest():
+    assert [kernel.name for kernel in cuswiglu.variants()] == list(ROWS)
+
+
+def test_the_manifest_says_what_it_was_built_with():
+    assert manifest()["arch"] == "sm_90a"
+    toolchain = manifest()["toolchain"]
+    assert {"nvrtc", "nvjitlink", "cutlass", "cuda_core"} <= set(toolchain)
+    assert toolchain["nvrtc"].startswith("12.9.")
+
+
+def test_the_folder_holds_the_cubins_of_the_manifest_and_no_others():
+    listed = {kernel.cubin for kernel in variants()}
+    assert {path.name for path in CUBINS.glob("*.cubin")} == listed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_is_family_schedule_tile_cluster(name):
+    kernel = KERNELS[name]
+    tile = f"{kernel.block_m}x{kernel.block_n}"
+    cluster = f"{kernel.cluster_m}x{kernel.cluster_n}"
+    assert name == f"{kernel.family}_{kernel.schedule}_{tile}_{cluster}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_hash_is_that_of_the_file(name):
+    code = (CUBINS / KERNELS[name].cubin).read_bytes()
+    assert hashlib.sha256(code).hexdigest() == KERNELS[name].sha256
+    assert len(code) == ROWS[name]["bytes"]
+    assert cubin(KERNELS[name]) == code
+
+
+def test_all_cubins_fit_in_a_wheel_of_5_megabytes():
+    assert sum(len(cubin(kernel)) for kernel in variants()) < 5_000_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cubin_has_the_elf_abi_of_cuda_12(name):
+    """OS/ABI 0x33, version 7: what drivers from 525 on load. CUDA 13 writes 0x41, 8."""
+    code = cubin(KERNELS[name])
+    assert (code[:4], code[7], code[8]) == (b"\x7fELF", 0x33, 7)
+    assert cubin_files.elf(name)["e_machine"] == "EM_CUDA"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_weight_layouts_have_an_entry_and_there_are_no_others(name):
+    entries = dict(KERNELS[name].entries)
+    assert set(entries) == {"k", "n"}
+    assert set(cubin_files.functions(name)) == set(entries.values())
+
+
+@pytest.mark.parametrize(("name", "major"), ENTRIES)
+def test_an_entry_takes_four_descriptors_and_four_integers(name, major):
+    """What `plan._Arguments` packs."""
+    found = cubin_files.parameter_bytes(name, KERNELS[name].entry(major))
+    assert found == [128] * 4 + [4] * 4
+
+
+@pytest.mark.parametrize(("name", "major"), ENTRIES)
+def test_an_entry_uses_tensor_cores_and_tma(name, major):
+    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+    assert re.search(r"\bHGMMA\.\S*F32\.BF16", code)
+    assert re.search(r"\bUTMALDG\.2D", code)
+    assert re.search(r"\bUTMASTG\.2D", code)
+
+
+@pytest.mark.parametrize(("name", "major"), ENTRIES)
+def test_loads_are_multicast_in_clusters_and_nowhere_else(name, major):
+    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+    assert ("UTMALDG.2D.MULTICAST" in code) == (KERNELS[name].cluster_size > 1)
+
+
+@pytest.mark.parametrize(("name", "major"), ENTRIES)
+def test_an_entry_spills_nothing(name, major):
+    entry = KERNELS[name].entry(major)
+    assert not re.findall(r"\b(?:STL|LDL)\b", cubin_files.sass(name)[entry])
+    assert cubin_files.per_function(name, cubin_files.FRAME_SIZE)[entry] == 0
+    assert ROWS[name]["entries"][major]["spill_bytes"] == 0
+
+
+@pytest.mark.parametrize(("name", "major"), ENTRIES)
+def test_registers_are_those_of_the_cubin(name, major):
+    found = cubin_files.per_function(name, cubin_files.REGISTER_COUNT)
+    assert ROWS[name]["entries"][major]["registers"] == found[KERNELS[name].entry(major)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cta_fits_a_multiprocessor(name):
+    kernel = KERNELS[name]
+    assert kernel.registers * kernel.threads <= 65536
+    assert kernel.threads <= 1024
+    assert 0 < kernel.shared_bytes <= 232448
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tma_boxes_are_swizzle_spans_that_tile_the_block(name):
+    kernel = KERNELS[name]
+    boxes = dict(kernel.boxes)
+    assert set(boxes) == {"x", "weight_k", "weight_n", "out"}
+    for columns, rows in boxes.values():
+        assert 2 * columns in (32, 64, 128)
+        assert 1 <= rows <= 256
+    assert boxes["x"] == (kernel.block_k, kernel.block_m // kernel.cluster_n)
+    assert boxes["weight_k"] == (kernel.block_k, kernel.block_n // kernel.cluster_m)
+    assert kernel.block_n % boxes["weight_n"][0] == 0
+    assert kernel.block_n % boxes["out"][0] == 0
+    assert kernel.block_m % boxes["out"][1] == 0
+
+
+# What is damaged
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of the built folder, to damage; small but for one cubin."""
+    copy = tmp_path / "cubins"
+    copy.mkdir()
+    shutil.copy(CUBINS / "manifest.json", copy)
+    shutil.copy(CUBINS / variants()[0].cubin, copy)
+    return copy
+
+
+def test_a_whole_copy_of_the_folder_is_read(folder):
+    assert variants(folder) == variants()
+    assert cubin(variants(folder)[0], folder) == cubin(variants()[0])
+
+
+@pytest.mark.parametrize("what", ["manifest.json", "folder"])
+def test_a_missing_manifest_says_how_to_rebuild(folder, what):
+    if what == "folder":
+        shutil.rmtree(folder)
+    else:
+        (folder / what).unlink()
+    with pytest.raises(KernelsUnavailableError) as caught:
+        variants(folder)
+    assert str(folder / "manifest.json") in str(caught.value)
+    assert "missing" in str(caught.value)
+    assert REBUILD in str(caught.value)
+
+
+def _row(change):
+    """Damage the second row of a manifest."""
+
+    def damage(text):
+        content = json.loads(text)
+        change(content["instances"][1])
+        return json.dumps(content)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: "null",
+        lambda text: "{}",
+        lambda text: text.replace('"format": 1', '"format": 2'),
+        lambda text: text.replace('"instances"', '"kernels"'),
+        _row(lambda row: row.pop("threads")),
+        _row(lambda row: row["entries"].clear()),
+        _row(lambda row: row["boxes"].update(x=[])),
+        _row(lambda row: row["limits"].pop("n_multiple")),
+        _row(lambda row: row["limits"].update(unknown=1)),
+        pytest.param(_row(lambda row: row.update(entries=[]))),
+    ],
+    ids=[
+        *("empty", "truncated", "list", "null", "no format", "other format", "no instances"),
+        *("row without threads", "row without entries", "row with half a box"),
+        *("row without a limit", "row with an unknown limit", "row with a list of entries"),
+    ],
+)
+def test_a_damaged_manifest_says_how_to_rebuild(folder, damage):
+    path = folder / "manifest.json"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(KernelsUnavailableError) as caught:
+        variants(folder)
+    assert f"{path} is damaged" in str(caught.value)
+    assert REBUILD in str(caught.value)
+
+
+def test_a_manifest_that_is_no_text_says_how_to_rebuild(folder):
+    (folder / "manifest.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(KernelsUnavailableError, match=re.escape(REBUILD)):
+        variants(folder)
+
+
+def test_a_repaired_manifest_is_read_in_the_same_process(folder):
+    path = folder / "manifest.json"
+    text = path.read_text()
+    path.write_text("")
+    with pytest.raises(KernelsUnavailableError):
+        variants(folder)
+    path.write_text(text)
+    assert variants(folder) == variants()
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: path.unlink(), "cannot be read (No such file or directory)"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "is damaged: SHA-256"),
+        (lambda path: path.write_bytes(b""), "is damaged: SHA-256"),
+        (lambda path: path.write_bytes(_flipped(path.read_bytes())), "is damaged: SHA-256"),
+    ],
+    ids=["missing", "truncated", "empty", "one bit flipped"],
+)
+def test_a_damaged_cubin_says_how_to_rebuild(folder, damage, words):
+    kernel = variants(folder)[0]
+    path = folder / kernel.cubin
+    damage(path)
+    with pytest.raises(KernelsUnavailableError) as caught:
+        cubin(kernel, folder)
+    for word in (str(path), kernel.name, words, REBUILD):
+        assert word in str(caught.value)
+
+
+def _flipped(data):
+    return data[:1000] + bytes([data[1000] ^ 1]) + data[1001:]

@@ -1,0 +1,265 @@
+"""Plans: what a second call does again, the cache, threads, fork, and the way to a backend."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+
+import numpy as np
+import pytest
+from calls import FUNCTIONS, call, good
+from device_arrays import device_poisoned, on_device, on_host
+from fake_driver import Result, run_in_threads
+from problems import problem, weight
+
+import cuswiglu
+from cuswiglu import plan
+from cuswiglu.arrays import Device
+from cuswiglu.driver import DriverError
+
+M, N, K = 64, 96, 128
+NAMES = [kernel.name for kernel in cuswiglu.variants()]
+OPERANDS = ["x", "w_gate", "w_up", "out"]
+
+
+def arrays_for(m=M, n=N, k=K, major="k", index=0):
+    weights = (on_device(weight(k, n, major), index) for _ in range(2))
+    values = device_poisoned(m, k, index=index), *weights, device_poisoned(m, n, index=index)
+    return dict(zip(OPERANDS, values, strict=True))
+
+
+def encoded(gpu):
+    """Addresses of the descriptors encoded so far; forgets them."""
+    told = gpu.driver.told("cuTensorMapEncodeTiled")
+    gpu.driver.calls = []
+    return [record.address for record in told]
+
+
+# What a call does again
+
+
+def test_a_first_call_encodes_the_four_operands(gpu):
+    arrays = arrays_for()
+    cuswiglu.swiglu(**arrays)
+    assert encoded(gpu) == [array.data.ptr for array in arrays.values()]
+
+
+def test_a_second_call_only_launches(gpu):
+    arrays = arrays_for()
+    cuswiglu.swiglu(**arrays)
+    gpu.driver.calls = []
+    cuswiglu.swiglu(**arrays)
+    assert [name for name, _ in gpu.driver.calls] == ["cuLaunchKernelEx"]
+    first, second = gpu.driver.launches
+    assert first == second
+
+
+@pytest.mark.parametrize("moved", [[name] for name in OPERANDS] + [["x", "out"]], ids="+".join)
+def test_only_operands_at_other_addresses_are_encoded_again(gpu, moved):
+    arrays, others = arrays_for(), arrays_for()
+    cuswiglu.swiglu(**arrays)
+    encoded(gpu)
+    arrays |= {name: others[name] for name in moved}
+    cuswiglu.swiglu(**arrays)
+    assert encoded(gpu) == [others[name].data.ptr for name in moved]
+    launched = [found.address for found in gpu.driver.launches[-1].maps]
+    assert launched == [array.data.ptr for array in arrays.values()]
+
+
+@pytest.mark.parametrize("then", ["the same array", "the array before it"])
+def test_a_call_after_a_failed_encoding_encodes_again(gpu, then):
+    """Whatever the failure left of the descriptor."""
+    arrays = arrays_for()
+    cuswiglu.swiglu(**arrays)
+    before, arrays["w_up"] = arrays["w_up"], arrays_for()["w_up"]
+    gpu.driver.failing["cuTensorMapEncodeTiled"] = Result.CUDA_ERROR_INVALID_VALUE
+    with pytest.raises(DriverError, match="encoding a TMA descriptor"):
+        cuswiglu.swiglu(**arrays)
+    gpu.driver.failing.clear()
+    encoded(gpu)
+    if then == "the array before it":
+        arrays["w_up"] = before
+    cuswiglu.swiglu(**arrays)
+    assert encoded(gpu) == [arrays["w_up"].data.ptr]
+    assert gpu.driver.launches[-1].maps[2].address == arrays["w_up"].data.ptr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_layouts_of_an_instance_share_its_cubin(gpu, name):
+    for major in ("k", "n"):
+        cuswiglu.swiglu(**arrays_for(major=major), variant=name)
+    assert gpu.driver.count("cuLibraryLoadData") == 1
+    assert gpu.driver.told("cuLibraryGetKernel") == [f"{name}_k", f"{name}_n"]
+
+
+def test_two_devices_share_the_cubin_and_have_plans_of_their_own(gpu):
+    for index in (0, 1, 0, 1):
+        cuswiglu.swiglu(**arrays_for(index=index))
+    assert gpu.driver.count("cuLibraryLoadData") == 1
+    assert [device for _, device in gpu.driver.told("cuKernelGetFunction")] == [0, 1]
+    assert [launch.device for launch in gpu.driver.launches] == [0, 1, 0, 1]
+    assert gpu.driver.told("cuDeviceGetName") == [0, 1]
+
+
+# The cache
+
+
+@pytest.fixture
+def plan_for(gpu):
+    """plan.plan_for a problem of m rows, with device 0 current."""
+
+    def make(m, name="auto"):
+        with gpu.cupy.cuda.Device(0):
+            on_gpu = dataclasses.replace(problem(m=m), device=Device("cuda", 0))
+            return plan.plan_for(on_gpu, name)
+
+    return make
+
+
+def test_equal_problems_share_a_plan(plan_for):
+    assert plan_for(8) is plan_for(8)
+
+
+def test_other_problems_and_other_names_have_other_plans(plan_for):
+    plans = [plan_for(8), plan_for(9), plan_for(8, NAMES[0]), plan_for(8, NAMES[1])]
+    assert len({id(found) for found in plans}) == 4
+
+
+def test_the_cache_keeps_the_most_recently_used_plans(plan_for, monkeypatch):
+    monkeypatch.setattr(plan, "CACHED_PLANS", 3)
+    first, second, third = (plan_for(m) for m in (1, 2, 3))
+    assert plan_for(1) is first  # now the most recently used
+    plan_for(4)  # pushes out the second
+    assert plan_for(1) is first
+    assert plan_for(3) is third
+    assert plan_for(2) is not second
+
+
+# Threads and processes
+
+
+def test_threads_share_a_plan_without_mixing_their_arrays(gpu):
+    """A launch reads the descriptors of its own thread's arrays, whoever encoded last."""
+    sets = [arrays_for() for _ in range(8)]
+
+    def work(number):
+        for _ in range(25):
+            cuswiglu.swiglu(**sets[number], stream=100 + number)
+
+    run_in_threads(work, count=8)
+    assert len(gpu.driver.launches) == 8 * 25
+    for launch in gpu.driver.launches:
+        own = [array.data.ptr for array in sets[launch.stream - 100].values()]
+        assert [found.address for found in launch.maps] == own
+
+
+def test_threads_load_each_cubin_once(gpu):
+    def work(number):
+        for major in ("k", "n"):
+            cuswiglu.swiglu(**arrays_for(m=8 + number, major=major), variant=NAMES[number % 2])
+
+    run_in_threads(work, count=8)
+    assert gpu.driver.count("cuInit") == 1
+    assert gpu.driver.count("cuLibraryLoadData") == 2
+    assert sorted(gpu.driver.told("cuLibraryGetKernel")) == sorted(
+        f"{name}_{major}" for name in NAMES[:2] for major in ("k", "n")
+    )
+
+
+@pytest.mark.parametrize("m", [M, M + 1], ids=["with a cached plan", "with a new plan"])
+def test_a_forked_child_is_refused(gpu, monkeypatch, m):
+    cuswiglu.swiglu(**arrays_for())
+    child = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: child)
+    with pytest.raises(DriverError, match=r"before this process was forked.*'spawn'"):
+        cuswiglu.swiglu(**arrays_for(m=m))
+    assert len(gpu.driver.launches) == 1
+
+
+# The way to a backend
+
+
+def test_another_gpu_takes_the_portable_path_with_the_arrays_as_they_are(gpu):
+    gpu.driver.capability, gpu.driver.name = (8, 0), b"NVIDIA A100"
+    arrays = arrays_for()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cuswiglu.swiglu(**arrays, stream=77) is arrays["out"]
+    ((function, operands, stream),) = gpu.portable
+    assert (function, stream) == ("swiglu", 77)
+    assert [array.data.ptr for array in operands] == [a.data.ptr for a in arrays.values()]
+    assert gpu.driver.count("cuLibraryLoadData") == 0
+
+
+def test_what_tma_cannot_express_takes_the_portable_path_and_warns_the_caller(gpu):
+    arrays = arrays_for() | {"x": device_poisoned(M, K, offset=1)}
+    with pytest.warns(UserWarning, match="x's address is a multiple of 2 bytes only") as record:
+        cuswiglu.swiglu(**arrays)
+    assert [os.path.basename(warning.filename) for warning in record] == ["test_plans.py"]
+    assert [function for function, _, _ in gpu.portable] == ["swiglu"]
+    assert gpu.driver.launches == []
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("variant", "x", "words"),
+    [
+        ("dual", {"offset": 1}, "'dual' cannot compute this problem: x's address"),
+        ("dual", {"pad": 4}, "'dual' cannot compute this problem: x's row stride"),
+        ("numpy", {}, "'numpy' needs arrays on the CPU, got arrays on a CUDA device"),
+        ("duel", {}, "variant must be one of auto, numpy, cublas, dual"),
+    ],
+    ids=["address", "stride", "reference", "unknown"],
+)
+def test_a_variant_that_cannot_run_is_refused_before_any_launch(gpu, function, variant, x, words):
+    arguments = {name: on_device(array) for name, array in good(function).items()}
+    arguments["x"] = device_poisoned(4, 16 + x.get("pad", 0), offset=x.get("offset", 0))[:, :16]
+    with pytest.raises(ValueError, match=words):
+        call(function, **arguments, variant=variant)
+    assert gpu.driver.launches == gpu.portable == []
+    assert np.isnan(on_host(arguments["out"])).all()
+
+
+def test_an_explicit_kernel_on_another_gpu_is_refused_before_any_launch(gpu):
+    gpu.driver.capability, gpu.driver.name = (8, 0), b"NVIDIA A100"
+    with pytest.raises(ValueError, match=r"needs a Hopper GPU .* got NVIDIA A100 \(8\.0\)"):
+        cuswiglu.swiglu(**arrays_for(), variant="dual")
+    assert gpu.driver.launches == gpu.portable == []
+
+
+@pytest.mark.parametrize("major", ["k", "n"])
+def test_dlpack_arrays_on_a_device_are_taken_through_cupy(gpu, major):
+    arrays = arrays_for(major=major)
+    gpu.cupy.from_dlpack = lambda tensor: tensor.array
+    given = {name: Tensor(array) for name, array in arrays.items()}
+    assert cuswiglu.swiglu(**given) is given["out"]
+    launched = [found.address for found in gpu.driver.launches[0].maps]
+    assert launched == [array.data.ptr for array in arrays.values()]
+
+
+class Tensor:
+    """Another library's array on a CUDA device."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return (2, self.array.device.id)  # kDLCUDA
+
+    def __dlpack__(self, **options):
+        raise AssertionError("CuPy asks for it")
+
+
+def test_a_dlpack_producer_is_told_the_stream_of_the_call(gpu):
+    """CuPy tells it the current stream, so that the producer's work is waited for there."""
+    told = []
+
+    def from_dlpack(tensor):
+        told.append(gpu.cupy.cuda.get_current_stream().ptr)
+        return tensor.array
+
+    gpu.cupy.from_dlpack = from_dlpack
+    arrays = arrays_for()
+    cuswiglu.swiglu(**arrays | {"x": Tensor(arrays["x"])}, stream=77)
+    assert told == [77]
