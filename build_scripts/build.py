@@ -14,7 +14,7 @@ from typing import Any
 
 from . import compile as compiler
 from . import toolchain
-from .instances import BLOCK_K, INSTANCES, MAJORS, THREADS, Instance
+from .instances import BLOCK_K, INSTANCES, THREADS, Instance
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
@@ -60,6 +60,7 @@ def manifest_row(instance: Instance, source: str, built: Row) -> Row:
         "threads": THREADS,
         "shared_bytes": instance.shared_bytes,
         "raster_rows": instance.raster_rows,
+        "splits": instance.splits,
         "boxes": instance.boxes,
         "limits": {"n_multiple": 8, "k_multiple": 8, "alignment_bytes": 16},
         "cubin": f"{instance.name}.cubin",
@@ -71,7 +72,7 @@ def manifest_row(instance: Instance, source: str, built: Row) -> Row:
 def built_part(instance: Instance, compiled: compiler.Compiled) -> Row:
     """The part of a manifest row that only the compiler knows."""
     entries = {}
-    for major in MAJORS:
+    for major in instance.majors:
         found = compiled.resources[instance.entry(major)]
         entries[major] = {
             "name": instance.entry(major),

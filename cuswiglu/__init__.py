@@ -6,18 +6,24 @@
 Importing it touches neither CuPy nor CUDA.
 """
 
+from .explanation import Explanation, explain
 from .functional import mlp, swiglu
 from .gated_mlp import GatedMLP
+from .packed import PackedWeights, pack
 from .variant import KernelsUnavailableError, Variant, variants
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Explanation",
     "GatedMLP",
     "KernelsUnavailableError",
+    "PackedWeights",
     "Variant",
     "__version__",
+    "explain",
     "mlp",
+    "pack",
     "swiglu",
     "variants",
 ]

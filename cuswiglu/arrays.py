@@ -50,6 +50,8 @@ class ArrayView:
     writable : bool
     array : numpy.ndarray or cupy.ndarray
         Keeps the memory alive, and is what backends on array libraries compute with.
+    packing : int
+        Of packed weights, the columns that gate and up take turns by; 0 of any other array.
     """
 
     name: str
@@ -60,6 +62,7 @@ class ArrayView:
     device: Device
     writable: bool
     array: Any = field(repr=False, compare=False)
+    packing: int = 0
 
     @property
     def ndim(self) -> int:

@@ -181,20 +181,33 @@ class Driver:
         cluster: tuple[int, int],
         threads: int,
         shared_bytes: int,
+        overlapping: bool = False,
     ) -> Any:
-        """A launch configuration with a cluster shape; its stream is set at each launch."""
+        """A launch configuration with a cluster shape; its stream is set at each launch.
+
+        `overlapping`: the kernel may start before the one ahead on the stream ends, and waits for
+        it itself (programmatic dependent launch).
+        """
         cuda = self._cuda
         config = cuda.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = *grid, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
         config.sharedMemBytes = shared_bytes
-        attribute = cuda.CUlaunchAttribute()
-        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        attribute.value.clusterDim.x = cluster[0]
-        attribute.value.clusterDim.y = cluster[1]
-        attribute.value.clusterDim.z = 1
-        config.attrs = [attribute]
-        config.numAttrs = 1
+        shape = cuda.CUlaunchAttribute()
+        shape.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        shape.value.clusterDim.x = cluster[0]
+        shape.value.clusterDim.y = cluster[1]
+        shape.value.clusterDim.z = 1
+        attributes = [shape]
+        if overlapping:
+            early = cuda.CUlaunchAttribute()
+            early.id = (
+                cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            )
+            early.value.programmaticStreamSerializationAllowed = 1
+            attributes.append(early)
+        config.attrs = attributes
+        config.numAttrs = len(attributes)
         return config
 
     def resident_clusters(self, function: Any, config: Any, entry: str) -> int:
@@ -212,7 +225,7 @@ class Driver:
         address: int,
         extents: tuple[int, int],
         row_bytes: int,
-        box: tuple[int, int],
+        box: tuple[int, int, int],
     ) -> None:
         """Write the 128-byte TMA descriptor of a row-major BF16 matrix.
 
@@ -226,8 +239,8 @@ class Driver:
             Contiguous elements, rows.
         row_bytes : int
             From row to row.
-        box : (int, int)
-            Contiguous elements (also the swizzle span), rows.
+        box : (int, int, int)
+            Contiguous elements, rows, and the span of the swizzle in bytes (16: none).
         """
         status = self._encode(
             destination,
@@ -236,10 +249,10 @@ class Driver:
             address,
             (ctypes.c_uint64 * 2)(*extents),
             (ctypes.c_uint64 * 1)(row_bytes),
-            (ctypes.c_uint32 * 2)(*box),
+            (ctypes.c_uint32 * 2)(*box[:2]),
             (ctypes.c_uint32 * 2)(1, 1),
             0,
-            _SWIZZLES[2 * box[0]],
+            _SWIZZLES[box[2]],
             _L2_PROMOTION_256B,
             0,
         )

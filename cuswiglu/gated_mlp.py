@@ -15,6 +15,7 @@ class GatedMLP:
     Parameters
     ----------
     w_gate, w_up : (K, N) array
+        Or `PackedWeights` for `w_gate`, with ``w_up=None``.
     w_down : (N, K_out) array
         BF16, NumPy or CuPy, all on one device, each contiguous along either dimension. They are
         held, not copied.
@@ -32,39 +33,45 @@ class GatedMLP:
     >>> y = mlp(x)  # doctest: +SKIP
     """
 
-    def __init__(self, w_gate: Any, w_up: Any, w_down: Any, *, variant: str = "auto") -> None:
-        gate, up, down = problem.view_all(None, w_gate=w_gate, w_up=w_up, w_down=w_down)
-        problem.check_weights(gate, up, down)
+    def __init__(
+        self, w_gate: Any, w_up: Any = None, w_down: Any = None, *, variant: str = "auto"
+    ) -> None:
+        self._gate_up = problem.gate_up(w_gate, w_up, None)
+        self._down = arrays.view("w_down", w_down)
+        problem.check_gate_up(self._gate_up, self._down)
         select.check_name(variant)
-        self._weights = (gate, up, down)
+        self._given = (w_gate, w_up, w_down)
         self.variant = variant
 
     @property
     def k(self) -> int:
         """Hidden size: columns of x."""
-        return self._weights[0].shape[0]
+        return self._gate_up[0].shape[0]
 
     @property
     def n(self) -> int:
         """Intermediate size."""
-        return self._weights[0].shape[1]
+        return problem.intermediate(self._gate_up)
 
     @property
     def k_out(self) -> int:
         """Columns of the result."""
-        return self._weights[2].shape[1]
+        return self._down.shape[1]
 
     @property
     def w_gate(self) -> Any:
-        return self._weights[0].array
+        """As it was given."""
+        return self._given[0]
 
     @property
     def w_up(self) -> Any:
-        return self._weights[1].array
+        """As it was given; None beside packed weights."""
+        return self._given[1]
 
     @property
     def w_down(self) -> Any:
-        return self._weights[2].array
+        """As it was given."""
+        return self._given[2]
 
     def __call__(self, x: Any, *, out: Any = None, stream: Any = None) -> Any:
         """The MLP of x, as `cuswiglu.mlp`.
@@ -79,13 +86,14 @@ class GatedMLP:
         -------
         (..., K_out) array
         """
-        return functional.run_mlp(
-            arrays.view("x", x, stream), self._weights, out, self.variant, stream
-        )
+        view = arrays.view("x", x, stream)
+        return functional.run_mlp(view, self._gate_up, self._down, out, self.variant, stream)
 
     def __repr__(self) -> str:
-        gate = self._weights[0]
+        gate = self._gate_up[0]
         layout = {"k": "K-major", "n": "N-major"}[str(problem.weight_major(gate))]
+        if gate.packing:
+            layout = f"packed by {gate.packing}"
         return (
             f"GatedMLP(K={self.k}, N={self.n}, K_out={self.k_out}, {layout}, on {gate.device}, "
             f"variant={self.variant!r})"

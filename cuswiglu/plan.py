@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import select, variant
 from .arrays import ArrayView
 from .backends import cublas, reference
-from .driver import Driver, driver
-from .problem import Operand, Problem
+from .driver import Driver, DriverError, driver
+from .packed import PackedWeights
+from .problem import Problem
 from .select import Choice, DeviceInfo
 
 ALIGNMENT = 128  # of a TMA descriptor in kernel arguments
@@ -29,11 +30,16 @@ class Sm90Plan:
     choice : Choice
         With a kernel.
     cuda : Driver
+    weights_ahead : bool
+        Whether the weights may be loaded before the work ahead on the stream is done: only if no
+        kernel just ahead writes them.
 
     The device must be current. Calls may come from several threads.
     """
 
-    def __init__(self, problem: Problem, choice: Choice, cuda: Driver) -> None:
+    def __init__(
+        self, problem: Problem, choice: Choice, cuda: Driver, *, weights_ahead: bool = False
+    ) -> None:
         kernel = choice.kernel
         assert kernel is not None
         self.problem = problem
@@ -44,30 +50,47 @@ class Sm90Plan:
         self._function = cuda.kernel(
             variant.cubin(kernel), kernel.sha256, entry, problem.device.index, kernel.shared_bytes
         )
-        rows = kernel.block_m * kernel.cluster_m
-        columns = kernel.block_n * kernel.cluster_n
-        clusters = -(-problem.m // rows) * -(-problem.n // columns)
         cluster = (kernel.cluster_m, kernel.cluster_n)
         probe = cuda.config(cluster, cluster, kernel.threads, kernel.shared_bytes)
         resident = cuda.resident_clusters(self._function, probe, entry)
-        self.clusters = min(clusters, resident)
+        if resident < 1:
+            raise DriverError(
+                f"no cluster of {kernel.name} fits on CUDA device {problem.device.index} (a MIG "
+                "slice?): use variant='cublas', or an instance with cluster 1x1"
+            )
+        clusters = kernel.clusters(problem.m, problem.n)
+        whole = kernel.whole_clusters(clusters, resident)
+        self.clusters = min(whole + 2 * (clusters - whole), resident)
         self.grid = (kernel.cluster_m, kernel.cluster_n * self.clusters)
-        self._config = cuda.config(self.grid, cluster, kernel.threads, kernel.shared_bytes)
-        self._operands: tuple[tuple[Operand, tuple[int, int]], ...] = (
+        self._config = cuda.config(
+            self.grid, cluster, kernel.threads, kernel.shared_bytes, overlapping=True
+        )
+        weights = [(weight, kernel.box(f"weight_{problem.major}")) for weight in problem.weights]
+        # A kernel with one weight ignores the second descriptor.
+        self._operands = (
             (problem.x, kernel.box("x")),
-            (problem.gate, kernel.box(f"weight_{problem.major}")),
-            (problem.up, kernel.box(f"weight_{problem.major}")),
+            weights[0],
+            weights[-1],
             (problem.out, kernel.box("out")),
         )
-        self._addresses = [0] * 4
-        self._arguments = _Arguments((problem.m, problem.n, problem.k, kernel.raster_rows))
+        self._addresses = [0] * len(self._operands)
+        self._arguments = _Arguments(
+            (
+                problem.m,
+                problem.n,
+                problem.k,
+                choice.raster_rows or kernel.raster_rows,
+                whole,
+                int(weights_ahead),
+            )
+        )
 
     def __call__(
-        self, x: ArrayView, gate: ArrayView, up: ArrayView, out: ArrayView, stream: int
+        self, x: ArrayView, weights: Sequence[ArrayView], out: ArrayView, stream: int
     ) -> None:
         """Launch on `stream`; the arrays match the problem the plan was made for."""
         with self._lock:
-            for index, array in enumerate((x, gate, up, out)):
+            for index, array in enumerate((x, weights[0], weights[-1], out)):
                 if self._addresses[index] != array.pointer:
                     operand, box = self._operands[index]
                     self._addresses[index] = 0  # stays so if encoding fails
@@ -113,10 +136,13 @@ class PortablePlan:
         self._compute = compute
 
     def __call__(
-        self, x: ArrayView, gate: ArrayView, up: ArrayView, out: ArrayView, stream: int
+        self, x: ArrayView, weights: Sequence[ArrayView], out: ArrayView, stream: int
     ) -> None:
         """Compute; on a device, on CuPy's current stream, which the caller has set to `stream`."""
-        self._compute(x.array, gate.array, up.array, out.array)
+        operands = [weight.array for weight in weights]
+        if weights[0].packing:
+            operands = list(PackedWeights(operands[0].T, weights[0].packing).unpack())
+        self._compute(x.array, *operands, out.array)
 
 
 Plan = Sm90Plan | PortablePlan
@@ -157,10 +183,16 @@ def plan_for(problem: Problem, name: str = "auto") -> Plan:
     return made
 
 
+def kernel_plan(problem: Problem, choice: Choice) -> Sm90Plan:
+    """The plan of one kernel, not cached; the problem's device must be current."""
+    # The down projection follows its own gate-up kernel, which writes no weight.
+    return Sm90Plan(problem, choice, driver(), weights_ahead=not problem.gated)
+
+
 def _make(problem: Problem, name: str) -> Plan:
     on_cpu = problem.device.kind == "cpu"
     choice = select.select(problem, None if on_cpu else device_info(problem.device.index), name)
     if choice.backend == "sm90":
-        return Sm90Plan(problem, choice, driver())
-    compute: Any = reference.swiglu if choice.backend == select.REFERENCE else cublas.swiglu
-    return PortablePlan(problem, choice, compute)
+        return kernel_plan(problem, choice)
+    library: Any = reference if choice.backend == select.REFERENCE else cublas
+    return PortablePlan(problem, choice, library.swiglu if problem.gated else library.matmul)

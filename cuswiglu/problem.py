@@ -5,8 +5,9 @@ Validation lives here: every message names the argument, what it got, what it ne
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,9 +48,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Problem:
-    """One SwiGLU: (M, K) @ (K, N), twice, to (M, N).
+    """(M, K) @ (K, N) to (M, N): a SwiGLU of two weights, or a plain product of one.
 
-    `major` is how both weights lie: "k" (checkpoint), "n" (Flax), or "mixed" when they differ.
+    `major` is how the weights lie: "k" (checkpoint), "n" (Flax), "mixed" when they differ, or "p8"
+    and "p1" for one packed matrix of gate and up.
     It holds no address, so that plans are shared by all arrays of the same kind.
     """
 
@@ -58,19 +60,28 @@ class Problem:
     k: int
     major: str
     x: Operand
-    gate: Operand
-    up: Operand
+    weights: tuple[Operand, ...]
     out: Operand
     device: Device
 
     @property
-    def operands(self) -> tuple[Operand, Operand, Operand, Operand]:
-        return self.x, self.gate, self.up, self.out
+    def gated(self) -> bool:
+        """Whether it is a SwiGLU, of gate and up."""
+        return len(self.weights) == 2 or self.packed
+
+    @property
+    def packed(self) -> bool:
+        """Whether gate and up are one matrix."""
+        return self.major.startswith("p")
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return self.x, *self.weights, self.out
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of the two products."""
-        return 4 * self.m * self.n * self.k
+        """Floating-point operations of the products."""
+        return (4 if self.gated else 2) * self.m * self.n * self.k
 
     def tma_obstacle(self) -> str | None:
         """The first thing TMA cannot express, or None."""
@@ -138,6 +149,41 @@ def check_same_device(views: Iterable[ArrayView]) -> Device:
     return first.device
 
 
+def gate_up(w_gate: Any, w_up: Any, stream: Any) -> tuple[ArrayView, ...]:
+    """Views of gate and up, or one of packed weights, (K, 2N), where `w_up` is left out.
+
+    Raises
+    ------
+    TypeError
+        If `w_up` is missing, or given beside packed weights.
+    """
+    from .packed import PackedWeights
+
+    if isinstance(w_gate, PackedWeights):
+        if w_up is not None:
+            raise TypeError("w_up must be left out where w_gate is PackedWeights, which hold both")
+        whole = arrays.view("w_gate", w_gate.array.T, stream)
+        return (dataclasses.replace(whole, packing=w_gate.granularity),)
+    if w_up is None:
+        raise TypeError("w_up must be given, unless w_gate is PackedWeights (cuswiglu.pack)")
+    return tuple(view_all(stream, w_gate=w_gate, w_up=w_up))
+
+
+def intermediate(weights: Sequence[ArrayView]) -> int:
+    """N of gate and up, packed or not."""
+    columns = weights[0].shape[1]
+    return columns // 2 if weights[0].packing else columns
+
+
+def check_gate_up(weights: Sequence[ArrayView], down: ArrayView | None = None) -> None:
+    """Gate and up, packed or not, and the down projection fit each other."""
+    if not weights[0].packing:
+        check_weights(weights[0], weights[1], down)
+    elif down is not None:
+        check_weight(down, intermediate(weights), "N, half of the packed columns")
+        check_same_device([weights[0], down])
+
+
 def check_weights(gate: ArrayView, up: ArrayView, down: ArrayView | None = None) -> None:
     """Weights fit each other: (K, N), (K, N) and (N, K_out), on one device."""
     check_weight(gate, None, "K")
@@ -179,23 +225,22 @@ def check_out(out: ArrayView, shape: tuple[int, ...], inputs: Iterable[ArrayView
             raise ValueError(f"out must not overlap {other.name}: pass separate memory")
 
 
-def swiglu_problem(
-    x: ArrayView, gate: ArrayView, up: ArrayView, out: ArrayView | None = None
-) -> Problem:
+def describe(x: ArrayView, weights: Sequence[ArrayView], out: ArrayView | None = None) -> Problem:
     """The problem of checked arrays; x and out as matrices (`arrays.matrix`).
 
-    Without `out`, that of a new array.
+    `weights` are gate and up, or one alone. Without `out`, the problem of a new array.
     """
-    (m, k), n = x.shape, gate.shape[1]
-    majors = {weight_major(gate), weight_major(up)}
+    (m, k), n = x.shape, weights[0].shape[1]
+    majors = {weight_major(weight) for weight in weights}
+    if weights[0].packing:
+        n, majors = n // 2, {f"p{weights[0].packing}"}
     return Problem(
         m=m,
         n=n,
         k=k,
         major=str(majors.pop()) if len(majors) == 1 else "mixed",
         x=_rows(x),
-        gate=operand(gate),
-        up=operand(up),
+        weights=tuple(operand(weight) for weight in weights),
         out=Operand("out", m, n, n, TMA_ALIGNMENT) if out is None else _rows(out),
         device=x.device,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from . import cost, tuned
 from .problem import Problem
 from .variant import Variant, variants
 
@@ -36,6 +38,8 @@ class Choice:
     backend: str  # "sm90", "cublas" or "numpy"
     variant: str
     kernel: Variant | None = None
+    raster_rows: int = 0
+    reason: str = ""
 
 
 def known_names(kernels: Sequence[Variant]) -> list[str]:
@@ -108,7 +112,7 @@ def select(
     if kernels is None:
         kernels = variants()
     candidates = [k for k in kernels if variant in ("auto", k.family, k.name)]
-    if not candidates:
+    if not candidates and variant != "auto":
         names = known_names(kernels)
         raise ValueError(f"variant must be one of {', '.join(names)}; got {variant!r}")
     if not device.runs_kernels:
@@ -117,16 +121,22 @@ def select(
             f"variant {variant!r} needs a Hopper GPU (compute capability 9.0), got {device.name} "
             f"({major}.{minor}): use variant='auto', which runs the portable path there"
         )
-    obstacles = [kernel.obstacle(problem) for kernel in candidates]
-    able = [k for k, obstacle in zip(candidates, obstacles, strict=True) if obstacle is None]
+    able = [kernel for kernel in candidates if kernel.obstacle(problem) is None]
     if able:
-        return _kernel(min(able, key=lambda kernel: cost(kernel, problem, device)))
+        return _best(problem, device, able, whole_choice=variant == "auto")
+    obstacle = _obstacle(problem, candidates)
     if variant == "auto":
-        warnings.warn(
-            f"cuswiglu takes the portable path: {obstacles[0]}", stacklevel=_callers_level()
-        )
+        warnings.warn(f"cuswiglu takes the portable path: {obstacle}", stacklevel=_callers_level())
         return Choice(PORTABLE, PORTABLE)
-    raise ValueError(f"variant {variant!r} cannot compute this problem: {obstacles[0]}")
+    raise ValueError(f"variant {variant!r} cannot compute this problem: {obstacle}")
+
+
+def _obstacle(problem: Problem, kernels: Sequence[Variant]) -> str:
+    """What stands in the way of the kernels that fit best: those made for such weights, if any."""
+    if not kernels:
+        return "no kernel is compiled"
+    fitting = [kernel for kernel in kernels if kernel.takes(problem)] or kernels
+    return str(fitting[0].obstacle(problem))
 
 
 def _callers_level() -> int:
@@ -137,33 +147,39 @@ def _callers_level() -> int:
     return level
 
 
-def _kernel(kernel: Variant) -> Choice:
-    return Choice("sm90", kernel.name, kernel)
+def _best(
+    problem: Problem, device: DeviceInfo, able: Sequence[Variant], *, whole_choice: bool
+) -> Choice:
+    """The tuned table's entry where it has one among `able`, else the cheapest estimate."""
+    entry = tuned.lookup(problem, device.name, fingerprint())
+    if entry is not None:
+        if entry.variant == PORTABLE and whole_choice:
+            return Choice(PORTABLE, PORTABLE, reason=f"measured: {entry.us:.1f} us")
+        for kernel in able:
+            if kernel.name == entry.variant:
+                reason = f"measured: {entry.us:.1f} us"
+                return Choice("sm90", kernel.name, kernel, entry.raster_rows, reason)
+    best = estimates(problem, device, able)[0]
+    reason = f"estimated: {best.us:.1f} us in {best.waves:.2f} waves"
+    return Choice("sm90", best.kernel.name, best.kernel, best.kernel.raster_rows, reason)
 
 
-# Of one Hopper SM: the datasheet's dense BF16 rate of 989.5 TFLOP/s on 132 SMs at 1.83 GHz.
-FLOPS_PER_CYCLE = 4096
-# Shared memory feeds the tensor cores 128 bytes a cycle.
-SHARED_BYTES_PER_CYCLE = 128
-# Measured with the prototype kernels: launch, first loads and last stores of a CTA.
-PROLOGUE_CYCLES = 2500
-# An element of the result: activation, conversion and store, by one warpgroup.
-EPILOGUE_CYCLES_PER_ELEMENT = 0.2
+def estimates(
+    problem: Problem, device: DeviceInfo, kernels: Sequence[Variant]
+) -> list[cost.Estimate]:
+    """What the cost model says of each kernel, cheapest first."""
+    user, packaged = tuned.tables()
+    own = user.rates if (user.gpu, user.kernels) == (device.name, fingerprint()) else {}
+    rates = {**packaged.rates, **own}
+    found = [cost.estimate(kernel, problem, device.multiprocessors, rates) for kernel in kernels]
+    return sorted(found, key=lambda estimate: (estimate.us, estimate.kernel.name))
 
 
-def cost(kernel: Variant, problem: Problem, device: DeviceInfo) -> float:
-    """Estimated cycles of a launch: waves of tiles, each bound by tensor cores or shared memory."""
-    rows, columns = kernel.block_m * kernel.cluster_m, kernel.block_n * kernel.cluster_n
-    clusters = -(-problem.m // rows) * -(-problem.n // columns)
-    resident = device.multiprocessors // kernel.cluster_size
-    waves = -(-clusters // resident)
-    k_tiles = -(-problem.k // kernel.block_k)
-    flops = 4 * kernel.block_m * kernel.block_n * kernel.block_k
-    # Each 64-row WGMMA reads its own rows of X and all columns of the weights.
-    row_blocks = kernel.block_m // 64
-    shared = 2 * kernel.block_k * (kernel.block_m + row_blocks * 2 * kernel.block_n)
-    step = max(flops / FLOPS_PER_CYCLE, shared / SHARED_BYTES_PER_CYCLE)
-    epilogue = kernel.block_m * kernel.block_n * EPILOGUE_CYCLES_PER_ELEMENT
-    if kernel.schedule == "pingpong":  # hidden behind the other warpgroup, but for the last tile
-        return waves * k_tiles * step + epilogue + PROLOGUE_CYCLES
-    return waves * (k_tiles * step + epilogue / 2) + PROLOGUE_CYCLES
+def fingerprint() -> str:
+    """A short hash of the kernels that are compiled: what a measurement was made with."""
+    return fingerprint_of(variants())
+
+
+def fingerprint_of(kernels: Sequence[Variant]) -> str:
+    hashes = "".join(sorted(kernel.sha256 for kernel in kernels))
+    return hashlib.sha256(hashes.encode()).hexdigest()[:16]

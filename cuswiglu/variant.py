@@ -41,14 +41,16 @@ class Variant:
         Dynamic shared memory per CTA.
     raster_rows : int
         Rows of clusters walked before the next column, unless selection says otherwise.
+    splits : bool
+        Whether tiles of a short last wave can be halved along M.
     n_multiple, k_multiple : int
         N and K must be multiples of these (elements).
     alignment_bytes : int
         Of every base address and row stride.
     entries : tuple of (str, str)
-        Weight layout ("k" or "n") -> entry point.
+        Weight layout ("k", "n", or "p8" and "p1" for packed weights) -> entry point.
     boxes : tuple of (str, (int, int))
-        TMA box of each operand, as (contiguous elements, rows).
+        TMA box of each operand, as (contiguous elements, rows, bytes of swizzle span).
     registers : int
         A thread at entry.
     cubin, sha256 : str
@@ -67,11 +69,12 @@ class Variant:
     threads: int
     shared_bytes: int
     raster_rows: int
+    splits: bool
     n_multiple: int
     k_multiple: int
     alignment_bytes: int
     entries: tuple[tuple[str, str], ...]
-    boxes: tuple[tuple[str, tuple[int, int]], ...]
+    boxes: tuple[tuple[str, tuple[int, int, int]], ...]
     registers: int
     cubin: str
     sha256: str
@@ -83,11 +86,39 @@ class Variant:
     def entry(self, major: str) -> str:
         return dict(self.entries)[major]
 
-    def box(self, operand: str) -> tuple[int, int]:
+    def box(self, operand: str) -> tuple[int, int, int]:
         return dict(self.boxes)[operand]
+
+    @property
+    def gated(self) -> bool:
+        """Whether it computes a SwiGLU; "plain" kernels compute the down projection."""
+        return self.family != "plain"
+
+    def clusters(self, m: int, n: int) -> int:
+        """Clusters of tiles that cover an (m, n) result."""
+        rows, columns = self.block_m * self.cluster_m, self.block_n * self.cluster_n
+        return -(-m // rows) * -(-n // columns)
+
+    def whole_clusters(self, clusters: int, resident: int) -> int:
+        """How many are computed whole when `resident` run at once; the rest in halves.
+
+        Halves end sooner where all of them still fit in the last wave.
+        """
+        last = clusters % resident
+        return clusters - last if self.splits and 2 * last <= resident else clusters
+
+    def takes(self, problem: Problem) -> bool:
+        """Whether it is made for this kind of weights: one, a pair, packed, along K or N."""
+        return self.gated == problem.gated and problem.major in dict(self.entries)
 
     def obstacle(self, problem: Problem) -> str | None:
         """The first limit that a problem breaks, in words, or None."""
+        if self.gated != problem.gated:
+            return (
+                f"{self.name} computes gate and up, this is a product with one weight"
+                if self.gated
+                else f"{self.name} computes a product with one weight, this has gate and up"
+            )
         if problem.n % self.n_multiple:
             return f"N must be a multiple of {self.n_multiple}, got {problem.n}"
         if problem.k % self.k_multiple:
@@ -96,6 +127,12 @@ class Variant:
             return (
                 "w_gate and w_up must have the same layout, both contiguous along K or both along N"
             )
+        if problem.major not in dict(self.entries):
+            if problem.packed:
+                return "packed weights need a kernel of the interleave family"
+            if self.family == "interleave":
+                return "the weights must be packed (cuswiglu.pack)"
+            return "the weights must be contiguous along K (a checkpoint's weight.T)"
         return problem.tma_obstacle()
 
 
@@ -103,13 +140,13 @@ def _parse(row: dict[str, Any]) -> Variant:
     entries = row["entries"]
     plain = (
         "name family schedule block_m block_n block_k cluster_m cluster_n stages threads "
-        "shared_bytes raster_rows cubin sha256"
+        "shared_bytes raster_rows splits cubin sha256"
     )
     return Variant(
         **{field: row[field] for field in plain.split()},
         **row["limits"],
         entries=tuple((major, entry["name"]) for major, entry in entries.items()),
-        boxes=tuple((operand, (box[0], box[1])) for operand, box in row["boxes"].items()),
+        boxes=tuple((operand, (box[0], box[1], box[2])) for operand, box in row["boxes"].items()),
         registers=max(entry["registers"] for entry in entries.values()),
     )
 

@@ -1,4 +1,4 @@
-"""A GPU that is not there: see fake_driver.py."""
+"""A process without tuned tables, and a GPU that is not there: see fake_driver.py."""
 
 from __future__ import annotations
 
@@ -6,6 +6,53 @@ from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
+
+
+@pytest.fixture(scope="session")
+def _nowhere(tmp_path_factory):
+    return tmp_path_factory.mktemp("nowhere")
+
+
+@pytest.fixture(autouse=True)
+def _no_tuned_tables(request, monkeypatch, _nowhere):
+    """Neither the package's table nor one of whoever runs the tests: selection estimates."""
+    from cuswiglu import tuned
+
+    if request.node.get_closest_marker("gpu"):
+        yield
+        return
+    monkeypatch.setattr(tuned, "PACKAGED", _nowhere / "packaged.json")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(_nowhere))
+    _forget(tuned)
+    yield
+    _forget(tuned)
+
+
+def _forget(tuned):
+    """As a new process: tables are read, and warned of, again."""
+    tuned.tables.cache_clear()
+    tuned._warn_old.cache_clear()
+
+
+@pytest.fixture
+def tables(monkeypatch, tmp_path):
+    """Write the tuned tables of a new process: tables(user=..., packaged=...) gives the paths."""
+    from cuswiglu import tuned
+
+    monkeypatch.setattr(tuned, "PACKAGED", tmp_path / "package" / "tuned.json")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def write(user=None, packaged=None):
+        paths = SimpleNamespace(user=tuned.cache_path(), packaged=tuned.PACKAGED)
+        for path, table in ((paths.user, user), (paths.packaged, packaged)):
+            path.unlink(missing_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if table is not None:
+                path.write_text(table if isinstance(table, str) else tuned.serialise(table))
+        _forget(tuned)
+        return paths
+
+    return write
 
 
 @pytest.fixture

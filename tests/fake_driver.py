@@ -13,11 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from device_arrays import cupy, device_poisoned
+from host_arrays import BF16
 
 cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structures")
 Result = cuda.CUresult
+
+#: What an entry takes behind its four descriptors.
+INTEGERS = ("m", "n", "k", "raster_rows", "whole", "weights_ahead")
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,14 @@ class Launch:
     cluster: tuple[int, int, int]
     threads: int
     shared_bytes: int
+    overlapping: bool  # programmatic dependent launch
     maps: tuple[TensorMap, ...]
     integers: tuple[int, ...]
+
+    @property
+    def named(self):
+        """The integers by the names they have in the kernels."""
+        return dict(zip(INTEGERS, self.integers, strict=True))
 
 
 @dataclass
@@ -158,15 +169,17 @@ class FakeDriver:
         return result
 
     def _launch(self, config, function, arguments):
-        """Four descriptors and four integers, as the kernels declare them."""
-        pointers = (ctypes.c_uint64 * 8).from_address(arguments)
+        """Four descriptors and the integers, as the kernels declare them."""
+        pointers = (ctypes.c_uint64 * (4 + len(INTEGERS))).from_address(arguments)
         assert all(pointer % 128 == 0 for pointer in pointers[:4])
         numbers = [ctypes.c_uint32.from_address(pointer).value for pointer in pointers[:4]]
-        (attribute,) = config.attrs
-        assert config.numAttrs == 1
-        assert attribute.id == cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        kind = cuda.CUlaunchAttributeID
+        attributes = {attribute.id: attribute.value for attribute in config.attrs}
+        assert config.numAttrs == len(config.attrs) == len(attributes)
+        cluster = attributes.pop(kind.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim
+        early = attributes.pop(kind.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, None)
+        assert attributes == {}
         assert (config.blockDimY, config.blockDimZ) == (1, 1)
-        cluster = attribute.value.clusterDim
         return Launch(
             entry=function.entry,
             device=self.current_device(),
@@ -175,6 +188,7 @@ class FakeDriver:
             cluster=(cluster.x, cluster.y, cluster.z),
             threads=config.blockDimX,
             shared_bytes=config.sharedMemBytes,
+            overlapping=early is not None and early.programmaticStreamSerializationAllowed == 1,
             maps=tuple(self.maps[number] for number in numbers),
             integers=tuple(ctypes.c_int32.from_address(p).value for p in pointers[4:]),
         )
@@ -194,6 +208,7 @@ class FakeDriver:
             and record.row_bytes % 16 == 0
             and record.row_bytes >= 2 * record.extents[0]
             and all(1 <= width <= 256 for width in record.box)
+            and 2 * record.box[0] % 16 == 0
             and (swizzle == 0 or 2 * record.box[0] <= {1: 32, 2: 64, 3: 128}[swizzle])
         )
         self.calls.append(("cuTensorMapEncodeTiled", record))
@@ -254,7 +269,8 @@ class HostCuPy:
                 outer._stack(type(self)).pop()
 
         class Device(Current):
-            pass
+            def __init__(self, index=None):
+                super().__init__(outer.device() if index is None else index)
 
         class Stream(Current):
             @classmethod
@@ -283,4 +299,5 @@ class HostCuPy:
         return entered[-1].id if entered else -1
 
     def empty(self, shape, dtype):
+        assert dtype in (BF16, np.uint8)
         return device_poisoned(*shape, index=self.device())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from host_arrays import poisoned
 
 from cuswiglu import arrays
-from cuswiglu.problem import swiglu_problem
+from cuswiglu.packed import PackedWeights
+from cuswiglu.problem import describe, gate_up
 
 
 def weight(k, n, major, offset=0, pad=0):
@@ -18,7 +19,31 @@ def weight(k, n, major, offset=0, pad=0):
 def problem_of(x, gate, up, out):
     views = {"x": x, "w_gate": gate, "w_up": up, "out": out}
     x, gate, up, out = (arrays.view(name, array) for name, array in views.items())
-    return swiglu_problem(arrays.matrix(x), gate, up, arrays.matrix(out))
+    return describe(arrays.matrix(x), (gate, up), arrays.matrix(out))
+
+
+def plain_problem(m=64, n=96, k=128, major="k", **changed):
+    """As `problem`, of one weight."""
+    operands = {"x": poisoned(m, k), "weight": weight(k, n, major), "out": poisoned(m, n)}
+    x, only, out = (arrays.view(name, a) for name, a in (operands | changed).items())
+    return describe(arrays.matrix(x), (only,), arrays.matrix(out))
+
+
+def packed_problem(m=64, n=96, k=128, granularity=8, **changed):
+    """As `problem`, of packed weights."""
+    operands = {"x": poisoned(m, k), "packed": poisoned(2 * n, k), "out": poisoned(m, n)}
+    x, packed, out = (operands | changed).values()
+    weights = gate_up(PackedWeights(packed, granularity), None, None)
+    views = [arrays.matrix(arrays.view(name, array)) for name, array in (("x", x), ("out", out))]
+    return describe(views[0], weights, views[1])
+
+
+def problem_for(kernel):
+    """A problem that a kernel can compute."""
+    (major, _), *_ = kernel.entries
+    if major.startswith("p"):
+        return packed_problem(granularity=int(major[1:]))
+    return problem(major=major) if kernel.gated else plain_problem(major=major)
 
 
 def problem(m=64, n=96, k=128, major="k", **changed):

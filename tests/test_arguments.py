@@ -62,9 +62,13 @@ def test_what_is_no_array_is_refused(refused, argument, value):
     refused(TypeError, words, **{argument: value})
 
 
-@for_each("x", "w_gate", "w_up", "w_down")
+@for_each("x", "w_gate", "w_down")
 def test_none_is_refused_where_an_array_is_needed(refused, argument):
     refused(TypeError, [f"{argument} must be a NumPy", "got NoneType"], **{argument: None})
+
+
+def test_a_missing_w_up_is_refused_beside_a_w_gate_that_is_one_matrix(refused):
+    refused(TypeError, ["w_up must be given", "PackedWeights (cuswiglu.pack)"], w_up=None)
 
 
 def test_host_arrays_of_other_libraries_are_refused(refused):
@@ -291,7 +295,7 @@ def test_gated_mlp_refuses_an_unknown_variant_when_it_is_made():
         weights(variant="duel")
 
 
-@pytest.mark.parametrize("variant", ["cublas", "dual", "dual_pingpong_128x96_1x1"])
+@pytest.mark.parametrize("variant", ["cublas", "dual", cuswiglu.variants()[0].name])
 def test_a_gpu_variant_is_refused_for_arrays_on_the_cpu(refused, variant):
     words = [f"variant {variant!r} needs arrays on a CUDA device", "got arrays on the CPU"]
     refused(ValueError, [*words, "cupy.asarray"], variant=variant)

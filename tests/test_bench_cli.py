@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from dataclasses import replace
 
 import pytest
@@ -157,7 +158,11 @@ def test_what_is_not_installed_is_listed_as_missing(monkeypatch, suite):
 def test_every_instance_is_a_contender(monkeypatch):
     from cuswiglu import variant
 
-    kernels = [variant.Variant(*[name] * 20) for name in ("dual_a", "sync_b")]
+    names = {"dual_a": True, "plain_c": False, "sync_b": True}
+    kernels = [
+        types.SimpleNamespace(name=name, family=name[:-2], gated=gated)
+        for name, gated in names.items()
+    ]
     monkeypatch.setattr(variant, "variants", lambda: kernels)
     names = [contender.name for contender in contenders.find("paper").contenders]
     assert names[:5] == ["auto", "dual_a", "sync_b", "portable", "bare"]

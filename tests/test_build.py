@@ -25,7 +25,7 @@ from cuswiglu.variant import CUBINS, cubin, manifest, variants
 
 VERSIONS = dict.fromkeys(toolchain.WHEELS, "1.0")
 FIRST = INSTANCES[0]
-CLEAN = {FIRST.entry(major): Resources(168, 0, 0, 0) for major in ("k", "n")}
+CLEAN = {FIRST.entry(major): Resources(168, 0, 0, 0) for major in FIRST.majors}
 # `ptxas -v`, as nvJitLink 12.9 logs it.
 LOG = """\
 ptxas info    : 0 bytes gmem
@@ -57,7 +57,7 @@ def compiled(monkeypatch):
         names.append(instance.name)
         if instance.name == names.failing:
             raise CompileError(f"{instance.name}: no")
-        resources = {instance.entry(major): Resources(168, 0, 0, 0) for major in ("k", "n")}
+        resources = {instance.entry(major): Resources(168, 0, 0, 0) for major in instance.majors}
         return Compiled(f"\x7fELF {instance.name}".encode(), resources, 1.0)
 
     monkeypatch.setattr(build_module.compiler, "compile_instance", compile_fake)
@@ -97,7 +97,7 @@ def test_a_log_that_reports_nothing_has_no_resources():
     assert parse_resources("ptxas info    : 0 bytes gmem\n") == {}
 
 
-@pytest.mark.parametrize("entry", [FIRST.entry("k"), FIRST.entry("n")])
+@pytest.mark.parametrize("entry", CLEAN)
 @pytest.mark.parametrize("spilled", ["spill_store_bytes", "spill_load_bytes", "stack_bytes"])
 def test_a_spill_is_refused_and_names_instance_and_entry(entry, spilled):
     found = CLEAN | {entry: dataclasses.replace(CLEAN[entry], **{spilled: 40})}
@@ -106,9 +106,9 @@ def test_a_spill_is_refused_and_names_instance_and_entry(entry, spilled):
 
 
 def test_an_entry_that_ptxas_did_not_report_is_refused():
-    found = {FIRST.entry("k"): CLEAN[FIRST.entry("k")]}
-    with pytest.raises(CompileError, match=f"reported nothing of {FIRST.entry('n')}:\nthe log"):
-        check_resources(FIRST, found, "the log")
+    *found, missing = CLEAN
+    with pytest.raises(CompileError, match=f"reported nothing of {missing}:\nthe log"):
+        check_resources(FIRST, {entry: CLEAN[entry] for entry in found}, "the log")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_the_toolchain_counts():
 
 def test_the_row_of_the_table_counts():
     assert source_hash(FIRST, VERSIONS) != source_hash(
-        dataclasses.replace(FIRST, stages=FIRST.stages - 1), VERSIONS
+        dataclasses.replace(FIRST, block_n=FIRST.block_n + 8), VERSIONS
     )
 
 
@@ -273,7 +273,7 @@ def test_a_compile_error_names_the_instance_and_has_the_compilers_words():
         toolchain.versions()
     except toolchain.ToolchainError as error:
         pytest.skip(str(error))
-    instance = Broken("pingpong", 128, 96, 1, 1, stages=4, raster_rows=16)
+    instance = Broken("dual", "pingpong", 128, 96, 1, 1)
     with pytest.raises(CompileError, match=f"^{instance.name}: ") as caught:
         compile_instance(instance, KERNELS)
     assert 'identifier "undeclared" is undefined' in str(caught.value)

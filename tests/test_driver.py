@@ -156,11 +156,26 @@ def test_a_configuration_has_grid_cluster_threads_and_shared_memory(fake):
     assert (cluster.x, cluster.y, cluster.z) == (2, 1, 1)
 
 
-@pytest.mark.parametrize(("columns", "swizzle"), [(64, 3), (32, 2), (16, 1)])
-def test_a_descriptor_swizzles_over_the_width_of_its_box(fake, columns, swizzle):
+@pytest.mark.parametrize("overlapping", [False, True])
+def test_a_configuration_lets_a_kernel_start_early_only_where_asked(fake, overlapping):
+    config = Driver(fake).config((2, 66), (2, 1), 384, 214016, overlapping)
+    kind = fake.CUlaunchAttributeID
+    found = {attribute.id: attribute.value for attribute in config.attrs}
+    assert config.numAttrs == len(config.attrs) == 1 + overlapping
+    assert kind.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION in found
+    early = found.get(kind.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+    assert (early is not None) == overlapping
+    assert not overlapping or early.programmaticStreamSerializationAllowed == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "span", "swizzle"),
+    [(64, 128, 3), (32, 64, 2), (16, 32, 1), (72, 16, 0), (80, 16, 0), (64, 16, 0)],
+)
+def test_a_descriptor_swizzles_over_the_span_of_its_box(fake, columns, span, swizzle):
     memory = (ctypes.c_uint8 * 256)()
     destination = -(-ctypes.addressof(memory) // 128) * 128
-    Driver(fake).encode_tensor_map(destination, 0x1000, (200, 300), 416, (columns, 128))
+    Driver(fake).encode_tensor_map(destination, 0x1000, (200, 300), 416, (columns, 128, span))
     (found,) = fake.maps
     assert (found.address, found.extents, found.row_bytes) == (0x1000, (200, 300), 416)
     assert (found.box, found.swizzle, found.element_strides) == ((columns, 128), swizzle, (1, 1))
@@ -174,8 +189,8 @@ def test_a_descriptor_swizzles_over_the_width_of_its_box(fake, columns, swizzle)
 def test_a_descriptor_that_the_driver_refuses_is_an_error_with_its_arguments(fake):
     driver = Driver(fake)
     with pytest.raises(DriverError, match=r"encoding a TMA descriptor \(error 1\)") as caught:
-        driver.encode_tensor_map(0x1000, 0x1008, (200, 300), 416, (64, 128))
-    for word in ("0x1008", "(200, 300)", "416 bytes", "(64, 128)"):
+        driver.encode_tensor_map(0x1000, 0x1008, (200, 300), 416, (64, 128, 128))
+    for word in ("0x1008", "(200, 300)", "416 bytes", "(64, 128, 128)"):
         assert word in str(caught.value)
 
 

@@ -5,10 +5,8 @@ The driver is a recorded fake, and refuses what a driver refuses: see fake_drive
 
 from __future__ import annotations
 
-import math
-
 import pytest
-from calls import call, good
+from compiled import ENTRIES, GATED, MAJORS, name_of, pretend_compiled, with_layouts
 from device_arrays import device_poisoned, on_device
 from fake_driver import Result, cuda
 from problems import weight
@@ -17,11 +15,11 @@ import cuswiglu
 from cuswiglu.driver import DriverError
 
 M, N, K = 300, 200, 136  # tails in all of them
-NAMES = [kernel.name for kernel in cuswiglu.variants()]
-KERNELS = {kernel.name: kernel for kernel in cuswiglu.variants()}
-BY_NAME = pytest.mark.parametrize("name", NAMES)
-BY_MAJOR = pytest.mark.parametrize("major", ["k", "n"])
-SWIZZLE = {64: 3, 32: 2, 16: 1}  # box width in elements -> CU_TENSOR_MAP_SWIZZLE_128B, _64B, _32B
+BY_KERNEL = pytest.mark.parametrize("kernel", GATED, ids=name_of)
+BY_ENTRY = pytest.mark.parametrize(("kernel", "major"), ENTRIES)
+BY_MAJOR = pytest.mark.parametrize("major", MAJORS)
+# Bytes of a swizzle span -> CU_TENSOR_MAP_SWIZZLE_128B, _64B, _32B, _NONE
+SWIZZLE = {128: 3, 64: 2, 32: 1, 16: 0}
 
 
 def inputs(m=M, n=N, k=K, major="k", index=0):
@@ -37,14 +35,13 @@ def launched(gpu):
 # Descriptors
 
 
-@BY_NAME
-@BY_MAJOR
-def test_descriptors_say_where_the_matrices_are_and_how_they_are_cut(gpu, name, major):
+def check_descriptors(gpu, kernel, major):
+    """A launch of `kernel` describes x, gate, up and out as they lie."""
     x, gate, up = inputs(major=major)
     out = device_poisoned(M, N)
-    cuswiglu.swiglu(x, gate, up, out=out, variant=name)
+    cuswiglu.swiglu(x, gate, up, out=out, variant=kernel.name)
     in_memory = (K, N) if major == "k" else (N, K)
-    boxes = dict(KERNELS[name].boxes)
+    boxes = dict(kernel.boxes)
     expected = [
         (x, (K, M), boxes["x"]),
         (gate, in_memory, boxes[f"weight_{major}"]),
@@ -54,8 +51,21 @@ def test_descriptors_say_where_the_matrices_are_and_how_they_are_cut(gpu, name, 
     for found, (array, extents, box) in zip(launched(gpu).maps, expected, strict=True):
         assert (found.address, found.extents) == (array.data.ptr, extents)
         assert found.row_bytes == 2 * extents[0]
-        assert (found.box, found.swizzle) == (box, SWIZZLE[box[0]])
+        assert (found.box, found.swizzle) == (box[:2], SWIZZLE[box[2]])
         assert found.element_strides == (1, 1)
+
+
+@BY_ENTRY
+def test_descriptors_say_where_the_matrices_are_and_how_they_are_cut(gpu, kernel, major):
+    check_descriptors(gpu, kernel, major)
+
+
+@BY_KERNEL
+@pytest.mark.parametrize("major", ["k", "n"])
+def test_descriptors_follow_the_layout_where_a_kernel_has_both(gpu, monkeypatch, kernel, major):
+    (both,) = pretend_compiled(monkeypatch, with_layouts(kernel, "k", "n"))
+    check_descriptors(gpu, both, major)
+    assert launched(gpu).entry == f"{kernel.name}_{major}"
 
 
 @BY_MAJOR
@@ -90,34 +100,22 @@ def test_a_single_row_of_any_stride_is_expressed(gpu, pad):
 # Arguments and configuration
 
 
-@BY_NAME
-@BY_MAJOR
-def test_the_entry_of_the_layout_is_launched_as_the_manifest_says(gpu, name, major):
-    cuswiglu.swiglu(*inputs(major=major), variant=name)
-    kernel, launch = KERNELS[name], launched(gpu)
+@BY_ENTRY
+def test_the_entry_of_the_layout_is_launched_as_the_manifest_says(gpu, kernel, major):
+    cuswiglu.swiglu(*inputs(major=major), variant=kernel.name)
+    launch = launched(gpu)
     assert launch.entry == kernel.entry(major)
-    assert launch.integers == (M, N, K, kernel.raster_rows)
+    assert launch.integers[:4] == (M, N, K, kernel.raster_rows)
     assert launch.cluster == (kernel.cluster_m, kernel.cluster_n, 1)
     assert launch.threads == kernel.threads
     assert launch.shared_bytes == kernel.shared_bytes
 
 
-@BY_NAME
-@pytest.mark.parametrize(("m", "n"), [(1, 8), (300, 200), (20000, 264)])
-def test_the_grid_has_a_cluster_a_tile_up_to_what_is_resident(gpu, name, m, n):
-    cuswiglu.swiglu(*inputs(m=m, n=n, k=8), variant=name)
-    kernel = KERNELS[name]
-    tiles = math.ceil(m / (kernel.block_m * kernel.cluster_m)) * math.ceil(
-        n / (kernel.block_n * kernel.cluster_n)
-    )
-    clusters = min(tiles, 132 // kernel.cluster_size)
-    assert launched(gpu).grid == (kernel.cluster_m, kernel.cluster_n * clusters, 1)
-
-
-def test_a_gpu_with_fewer_multiprocessors_gets_a_smaller_grid(gpu):
-    gpu.driver.multiprocessors = 78
-    cuswiglu.swiglu(*inputs(m=20000, n=264, k=8), variant="dual_pingpong_128x96_1x1")
-    assert launched(gpu).grid == (1, 78, 1)
+def test_a_kernel_may_start_before_the_work_ahead_ends_and_loads_no_weights_until_then(gpu):
+    """Whatever runs ahead may write gate and up."""
+    cuswiglu.swiglu(*inputs())
+    assert launched(gpu).overlapping
+    assert launched(gpu).named["weights_ahead"] == 0
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -147,17 +145,6 @@ def test_no_tokens_launch_nothing(gpu):
     result = cuswiglu.swiglu(x[:0], gate, up)
     assert (result.shape, result.device.id) == ((0, N), 0)
     assert gpu.driver.launches == []
-
-
-@pytest.mark.parametrize("function", ["mlp", "GatedMLP"])
-def test_the_mlp_multiplies_what_the_kernel_wrote_by_w_down(gpu, function):
-    arguments = {name: on_device(array) for name, array in good("mlp").items()}
-    assert call(function, **arguments, stream=77) is arguments["out"]
-    ((product, (hidden, down, out), stream),) = gpu.portable
-    assert (product, stream, launched(gpu).stream) == ("matmul", 77, 77)
-    assert launched(gpu).maps[3].address == hidden.data.ptr
-    assert down.data.ptr == arguments["w_down"].data.ptr
-    assert out.data.ptr == arguments["out"].data.ptr
 
 
 # Streams
@@ -210,6 +197,9 @@ def test_a_failed_launch_is_an_error(gpu):
 
 def test_swizzle_numbers_are_those_of_cuda():
     kinds = cuda.CUtensorMapSwizzle
-    assert {16: kinds.CU_TENSOR_MAP_SWIZZLE_32B, 32: kinds.CU_TENSOR_MAP_SWIZZLE_64B} | {
-        64: kinds.CU_TENSOR_MAP_SWIZZLE_128B
+    assert {
+        16: kinds.CU_TENSOR_MAP_SWIZZLE_NONE,
+        32: kinds.CU_TENSOR_MAP_SWIZZLE_32B,
+        64: kinds.CU_TENSOR_MAP_SWIZZLE_64B,
+        128: kinds.CU_TENSOR_MAP_SWIZZLE_128B,
     } == SWIZZLE

@@ -12,6 +12,7 @@ import pytest
 from cubin_files import KERNELS
 
 import cuswiglu
+from build_scripts.instances import INSTANCES
 from cuswiglu import KernelsUnavailableError
 from cuswiglu.variant import CUBINS, REBUILD, cubin, manifest, variants
 
@@ -21,6 +22,7 @@ ENTRIES = [
     for kernel in variants()
     for major, entry in kernel.entries
 ]
+INSTANCE = {instance.name: instance for instance in INSTANCES}
 ROWS = {row["name"]: row for row in manifest()["instances"]}
 
 
@@ -72,17 +74,17 @@ def test_a_cubin_has_the_elf_abi_of_cuda_12(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_weight_layouts_have_an_entry_and_there_are_no_others(name):
+def test_every_weight_layout_of_the_table_has_an_entry_and_there_are_no_others(name):
     entries = dict(KERNELS[name].entries)
-    assert set(entries) == {"k", "n"}
+    assert set(entries) == set(INSTANCE[name].majors)
     assert set(cubin_files.functions(name)) == set(entries.values())
 
 
 @pytest.mark.parametrize(("name", "major"), ENTRIES)
-def test_an_entry_takes_four_descriptors_and_four_integers(name, major):
-    """What `plan._Arguments` packs."""
+def test_an_entry_takes_four_descriptors_and_the_integers_of_a_plan(name, major):
+    """What `plan._Arguments` packs, as the fake driver takes it apart."""
     found = cubin_files.parameter_bytes(name, KERNELS[name].entry(major))
-    assert found == [128] * 4 + [4] * 4
+    assert found == [128] * 4 + [4] * 6
 
 
 @pytest.mark.parametrize(("name", "major"), ENTRIES)
@@ -121,19 +123,47 @@ def test_a_cta_fits_a_multiprocessor(name):
     assert 0 < kernel.shared_bytes <= 232448
 
 
+@pytest.mark.parametrize(("name", "major"), ENTRIES)
+def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, major):
+    """Programmatic dependent launch: griddepcontrol, as SASS has it."""
+    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+    assert re.search(r"\bACQBULK\b", code)
+    assert re.search(r"\bPREEXIT\b", code)
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_tma_boxes_are_swizzle_spans_that_tile_the_block(name):
+def test_tma_boxes_tile_the_block(name):
     kernel = KERNELS[name]
     boxes = dict(kernel.boxes)
-    assert set(boxes) == {"x", "weight_k", "weight_n", "out"}
-    for columns, rows in boxes.values():
-        assert 2 * columns in (32, 64, 128)
-        assert 1 <= rows <= 256
-    assert boxes["x"] == (kernel.block_k, kernel.block_m // kernel.cluster_n)
-    assert boxes["weight_k"] == (kernel.block_k, kernel.block_n // kernel.cluster_m)
-    assert kernel.block_n % boxes["weight_n"][0] == 0
+    assert set(boxes) == {"x", "out"} | {f"weight_{major}" for major, _ in kernel.entries}
+    rows = 64  # of a WGMMA
+    assert boxes["x"] == (kernel.block_k, rows // kernel.cluster_n, 128)
+    assert kernel.block_m % rows == 0
+    for major, _ in kernel.entries:
+        box = boxes[f"weight_{major}"]
+        if major == "n":
+            assert box[1] == kernel.block_k // kernel.cluster_m
+            assert kernel.block_n % box[0] == 0
+        else:  # along K; packed weights have gate's and up's columns in one tile
+            columns = kernel.block_n * (2 if kernel.family == "interleave" else 1)
+            assert box == (kernel.block_k, columns // kernel.cluster_m, 128)
     assert kernel.block_n % boxes["out"][0] == 0
-    assert kernel.block_m % boxes["out"][1] == 0
+    assert boxes["out"][1] == rows
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tma_box_is_as_wide_as_its_swizzle_span_or_is_not_swizzled(name):
+    for columns, rows, span in dict(KERNELS[name].boxes).values():
+        assert span in (16, 32, 64, 128)
+        assert 2 * columns == span or span == 16
+        assert 2 * columns % 16 == 0
+        assert 1 <= columns <= 256
+        assert 1 <= rows <= 256
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whether_tiles_split_is_what_the_table_says(name):
+    assert KERNELS[name].splits == INSTANCE[name].splits
 
 
 # What is damaged

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from calls import FUNCTIONS, call, good
+from compiled import GATED, MAJORS, name_of, pretend_compiled, with_layouts
 from device_arrays import device_poisoned, on_device, on_host
 from fake_driver import Result, run_in_threads
 from problems import problem, weight
@@ -19,7 +20,7 @@ from cuswiglu.arrays import Device
 from cuswiglu.driver import DriverError
 
 M, N, K = 64, 96, 128
-NAMES = [kernel.name for kernel in cuswiglu.variants()]
+FIRST, SECOND = GATED[:2]
 OPERANDS = ["x", "w_gate", "w_up", "out"]
 
 
@@ -85,12 +86,13 @@ def test_a_call_after_a_failed_encoding_encodes_again(gpu, then):
     assert gpu.driver.launches[-1].maps[2].address == arrays["w_up"].data.ptr
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_both_layouts_of_an_instance_share_its_cubin(gpu, name):
+@pytest.mark.parametrize("kernel", GATED, ids=name_of)
+def test_both_layouts_of_an_instance_share_its_cubin(gpu, monkeypatch, kernel):
+    pretend_compiled(monkeypatch, with_layouts(kernel, "k", "n"))
     for major in ("k", "n"):
-        cuswiglu.swiglu(**arrays_for(major=major), variant=name)
+        cuswiglu.swiglu(**arrays_for(major=major), variant=kernel.name)
     assert gpu.driver.count("cuLibraryLoadData") == 1
-    assert gpu.driver.told("cuLibraryGetKernel") == [f"{name}_k", f"{name}_n"]
+    assert gpu.driver.told("cuLibraryGetKernel") == [f"{kernel.name}_k", f"{kernel.name}_n"]
 
 
 def test_two_devices_share_the_cubin_and_have_plans_of_their_own(gpu):
@@ -122,7 +124,7 @@ def test_equal_problems_share_a_plan(plan_for):
 
 
 def test_other_problems_and_other_names_have_other_plans(plan_for):
-    plans = [plan_for(8), plan_for(9), plan_for(8, NAMES[0]), plan_for(8, NAMES[1])]
+    plans = [plan_for(8), plan_for(9), plan_for(8, FIRST.name), plan_for(8, SECOND.name)]
     assert len({id(found) for found in plans}) == 4
 
 
@@ -154,16 +156,19 @@ def test_threads_share_a_plan_without_mixing_their_arrays(gpu):
         assert [found.address for found in launch.maps] == own
 
 
-def test_threads_load_each_cubin_once(gpu):
+def test_threads_load_each_cubin_once(gpu, monkeypatch):
+    kernels = pretend_compiled(monkeypatch, *(with_layouts(k, "k", "n") for k in (FIRST, SECOND)))
+
     def work(number):
         for major in ("k", "n"):
-            cuswiglu.swiglu(**arrays_for(m=8 + number, major=major), variant=NAMES[number % 2])
+            name = kernels[number % 2].name
+            cuswiglu.swiglu(**arrays_for(m=8 + number, major=major), variant=name)
 
     run_in_threads(work, count=8)
     assert gpu.driver.count("cuInit") == 1
     assert gpu.driver.count("cuLibraryLoadData") == 2
     assert sorted(gpu.driver.told("cuLibraryGetKernel")) == sorted(
-        f"{name}_{major}" for name in NAMES[:2] for major in ("k", "n")
+        f"{kernel.name}_{major}" for kernel in kernels for major in ("k", "n")
     )
 
 
@@ -228,7 +233,7 @@ def test_an_explicit_kernel_on_another_gpu_is_refused_before_any_launch(gpu):
     assert gpu.driver.launches == gpu.portable == []
 
 
-@pytest.mark.parametrize("major", ["k", "n"])
+@pytest.mark.parametrize("major", MAJORS)
 def test_dlpack_arrays_on_a_device_are_taken_through_cupy(gpu, major):
     arrays = arrays_for(major=major)
     gpu.cupy.from_dlpack = lambda tensor: tensor.array

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from host_arrays import poisoned
-from problems import BADLY_PADDED, UNALIGNED, problem, weight
+from problems import BADLY_PADDED, UNALIGNED, plain_problem, problem, weight
 
 from cuswiglu.arrays import CPU, view
-from cuswiglu.problem import Operand, operand, tokens, weight_major
+from cuswiglu.problem import Operand, describe, operand, tokens, weight_major
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,28 @@ def test_a_problem_counts_two_products():
     assert problem(m=2, n=8, k=16).flops == 2 * (2 * 2 * 8 * 16)
 
 
+def test_one_weight_counts_one_product():
+    assert plain_problem(m=2, n=8, k=16).flops == 2 * (2 * 8 * 16)
+
+
+def test_two_weights_are_gate_and_up_and_one_is_not():
+    assert problem().gated
+    assert not plain_problem().gated
+
+
+def test_operands_are_x_the_weights_and_out():
+    assert [found.name for found in problem().operands] == ["x", "w_gate", "w_up", "out"]
+    assert [found.name for found in plain_problem().operands] == ["x", "weight", "out"]
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 96), (64, 96), (64, 8)])
+def test_without_out_it_is_the_problem_of_a_new_array(m, n):
+    """What `explain` describes is what a call would compute."""
+    arrays = {"x": poisoned(m, 128), "w_gate": weight(128, n, "k"), "w_up": weight(128, n, "k")}
+    x, gate, up = (view(name, array) for name, array in arrays.items())
+    assert describe(x, (gate, up)) == problem(m=m, n=n)
+
+
 def test_weights_of_different_layouts_are_mixed():
     assert problem(gate=weight(128, 96, "k"), up=weight(128, 96, "n")).major == "mixed"
 
@@ -90,8 +112,12 @@ def test_problems_on_other_memory_of_the_same_kind_are_equal():
         lambda: problem(out=poisoned(64, 104)[:, :96]),
         lambda: problem(gate=weight(128, 96, "k", pad=8)),
         UNALIGNED["x"],
+        plain_problem,
     ],
-    ids=["M", "N", "K", "layout", "stride of x", "stride of out", "stride of w_gate", "alignment"],
+    ids=[
+        *("M", "N", "K", "layout", "stride of x", "stride of out", "stride of w_gate"),
+        *("alignment", "one weight"),
+    ],
 )
 def test_problems_that_need_other_plans_differ(other):
     assert other() != problem()

@@ -7,8 +7,9 @@ import os
 import warnings
 
 import pytest
+from compiled import GATED, MAJORS, name_of
 from host_arrays import poisoned
-from problems import BADLY_PADDED, UNALIGNED, problem, weight
+from problems import BADLY_PADDED, UNALIGNED, plain_problem, problem, problem_for, weight
 
 from cuswiglu import KernelsUnavailableError, variants
 from cuswiglu import select as select_module
@@ -19,6 +20,9 @@ A100 = DeviceInfo("NVIDIA A100-SXM4-80GB", (8, 0), 108)
 B200 = DeviceInfo("NVIDIA B200", (10, 0), 148)
 NAMES = [kernel.name for kernel in variants()]
 FAMILIES = sorted({kernel.family for kernel in variants()})
+BY_KERNEL = pytest.mark.parametrize("kernel", variants(), ids=name_of)
+#: Names of gate and up: families and instances.
+GATED_NAMES = [*dict.fromkeys(kernel.family for kernel in GATED), *(k.name for k in GATED)]
 OBSTACLES = {
     **{f"address of {name}": (name, make) for name, make in UNALIGNED.items()},
     **{f"row stride of {name}": (name, make) for name, make in BADLY_PADDED.items()},
@@ -44,6 +48,7 @@ def _no_warnings():
 @pytest.mark.parametrize("variant", ["auto", "numpy"])
 def test_arrays_on_the_cpu_take_the_reference(variant):
     assert select(problem(), None, variant) == Choice("numpy", "numpy", None)
+    assert select(plain_problem(), None, variant) == Choice("numpy", "numpy", None)
 
 
 @pytest.mark.parametrize("variant", ["cublas", *FAMILIES, *NAMES])
@@ -75,10 +80,12 @@ def test_the_portable_path_can_be_asked_for_on_any_gpu(device):
     assert select(problem(), device, "cublas") == Choice("cublas", "cublas", None)
 
 
-@pytest.mark.parametrize("variant", [*FAMILIES, *NAMES])
-def test_an_explicit_kernel_on_another_gpu_is_refused(variant):
+@BY_KERNEL
+@pytest.mark.parametrize("kind", ["name", "family"])
+def test_an_explicit_kernel_on_another_gpu_is_refused(kernel, kind):
+    variant = getattr(kernel, kind)
     with pytest.raises(ValueError, match=f"'{variant}' needs a Hopper GPU") as caught:
-        select(problem(), A100, variant)
+        select(problem_for(kernel), A100, variant)
     assert "(compute capability 9.0), got NVIDIA A100-SXM4-80GB (8.0)" in str(caught.value)
     assert "use variant='auto'" in str(caught.value)
 
@@ -97,15 +104,15 @@ def test_the_portable_path_needs_no_compiled_kernels(monkeypatch):
 # Names
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_instance_is_reachable_by_name(name):
-    choice = select(problem(), H200, name)
-    assert (choice.variant, choice.kernel.name) == (name, name)
+@BY_KERNEL
+def test_every_instance_is_reachable_by_name(kernel):
+    choice = select(problem_for(kernel), H200, kernel.name)
+    assert (choice.variant, choice.kernel) == (kernel.name, kernel)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_takes_one_of_its_instances(family):
-    assert select(problem(), H200, family).kernel.family == family
+@BY_KERNEL
+def test_a_family_takes_one_of_its_instances(kernel):
+    assert select(problem_for(kernel), H200, kernel.family).kernel.family == kernel.family
 
 
 def test_every_known_name_passes_the_check():
@@ -129,7 +136,7 @@ def test_an_unknown_name_is_refused_and_the_known_are_listed(name):
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES)
-@pytest.mark.parametrize("variant", [*FAMILIES, *NAMES])
+@pytest.mark.parametrize("variant", GATED_NAMES)
 def test_an_explicit_kernel_names_the_limit_that_is_broken(variant, obstacle):
     words, make = OBSTACLES[obstacle]
     with pytest.raises(ValueError, match=f"'{variant}' cannot compute this problem") as caught:
@@ -169,7 +176,7 @@ SIZES = [1, 63, 128, 1000, 5000]
 
 @pytest.mark.parametrize("m", SIZES)
 @pytest.mark.parametrize(("n", "k"), [(8, 8), (1000, 4104), (4864, 896), (18944, 3584)])
-@pytest.mark.parametrize("major", ["k", "n"])
+@pytest.mark.parametrize("major", MAJORS)
 def test_auto_picks_an_instance_that_can_compute_the_problem(m, n, k, major):
     asked = dataclasses.replace(problem(major=major), m=m, n=n, k=k)
     choice = select(asked, H200)
@@ -183,15 +190,15 @@ def test_auto_and_a_family_pass_over_instances_with_an_obstacle():
     narrow = [dataclasses.replace(kernel, n_multiple=1024) for kernel in variants()]
     for index, able in enumerate(variants()):
         kernels = [*narrow[:index], able, *narrow[index + 1 :]]
-        assert select(problem(), H200, "auto", kernels).kernel == able
-        assert select(problem(), H200, able.family, kernels).kernel == able
+        for name in ("auto", able.family):
+            assert select(problem_for(able), H200, name, kernels).kernel == able
 
 
 def test_selection_sees_only_the_kernels_it_is_given():
-    one = variants()[-1]
-    assert select(problem(), H200, "auto", [one]).kernel == one
+    other, one = GATED[0], GATED[-1]
+    assert select(problem_for(one), H200, "auto", [one]).kernel == one
     with pytest.raises(ValueError, match="variant must be one of"):
-        select(problem(), H200, variants()[0].name, [one])
+        select(problem_for(one), H200, other.name, [one])
 
 
 def test_padding_that_tma_can_express_is_no_obstacle():

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from .. import __version__
 from ..models.shapes import SHAPES
 from .bench import add_parser as add_bench
+from .tune import add_arguments as add_tune
+from .types import positive
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,20 +34,14 @@ def parser() -> argparse.ArgumentParser:
     source = demo.add_mutually_exclusive_group()
     source.add_argument("--weights", metavar="FILE", help="a .gguf or .safetensors file, or folder")
     source.add_argument("--shape", choices=sorted(SHAPES), help="random weights of that size")
-    demo.add_argument("--tokens", type=_positive, default=512, metavar="M", help="rows of x (512)")
-    demo.add_argument("--layers", type=_positive, metavar="COUNT", help="how many layers (all)")
+    demo.add_argument("--tokens", type=positive, default=512, metavar="M", help="rows of x (512)")
+    demo.add_argument("--layers", type=positive, metavar="COUNT", help="how many layers (all)")
     demo.add_argument("--variant", default="auto", help="as in cuswiglu.swiglu (auto)")
     demo.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     demo.add_argument("--seed", type=int, default=0, help="of the random activations (0)")
     add_bench(commands)
+    add_tune(commands.add_parser("tune", help="measure which kernel is fastest on this GPU"))
     return main
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,6 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from .info import run as run_info
 
             return run_info(as_json=options.json)
+        if options.command == "tune":
+            from .tune import run as run_tune
+
+            return run_tune(options)
         if options.command == "bench":
             from .bench import run as run_bench
 

@@ -14,9 +14,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .. import accuracy, environment, functional, plan, problem, select, timing
+from .. import accuracy, environment, functional, select, timing
 from ..arrays import cupy_module
 from ..backends import cublas
+from ..explanation import explain
 from ..models import MLPWeights, iter_layers, layer_count
 from ..models.shapes import SHAPES
 
@@ -156,7 +157,7 @@ def _on_cpu(number: int, weights: MLPWeights, options: argparse.Namespace) -> Ro
     checked = np.linspace(0, len(x) - 1, min(len(x), CPU_CHECKED_ROWS)).astype(int)
     expected = accuracy.mlp_reference(np, x[checked], *arrays)
     result = accuracy.compare(np, y[checked], expected)
-    choice = _choice(x, weights.gate, weights.up, options.variant)
+    choice = explain(x, weights.gate, weights.up, variant=options.variant).choice
     return _row(number, weights, len(x), choice, statistics.median(times), result)
 
 
@@ -172,15 +173,8 @@ def _on_gpu(number: int, weights: MLPWeights, options: argparse.Namespace) -> Ro
         "mlp": lambda i: functional.mlp(x, *copies[i], out=y, variant=options.variant),
     }
     microseconds = timing.microseconds(contender, sets, rounds=5, target_us=2000)["mlp"]
-    choice = _choice(x, layer[0], layer[1], options.variant)
+    choice = explain(x, layer[0], layer[1], variant=options.variant).choice
     return _row(number, weights, len(x), choice, microseconds, result)
-
-
-def _choice(x: Any, gate: Any, up: Any, variant: str) -> select.Choice:
-    """What selection chooses for gate and up of these arrays."""
-    x_view, gate_view, up_view = problem.view_all(None, x=x, w_gate=gate, w_up=up)
-    described = problem.swiglu_problem(x_view, gate_view, up_view)
-    return plan.plan_for(described, variant).choice
 
 
 def _gate_up(weights: MLPWeights, options: argparse.Namespace) -> str:
@@ -203,7 +197,7 @@ def _gate_up(weights: MLPWeights, options: argparse.Namespace) -> str:
         },
         sets,
     )
-    choice = _choice(x, copies[0][:n].T, copies[0][n:].T, options.variant)
+    choice = explain(x, copies[0][:n].T, copies[0][n:].T, variant=options.variant).choice
     fused, bare = times["fused"], times["bare"]
     return (
         f"gate and up, {choice.variant}: {fused:.1f} us, {bare / fused:.3f} of the speed of "

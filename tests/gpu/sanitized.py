@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import cupy
 import ml_dtypes
-
-import cuswiglu
+from instances import CASES, launch, weights
 
 
 def main() -> None:
@@ -16,12 +15,16 @@ def main() -> None:
         return values.astype(ml_dtypes.bfloat16)
 
     m, n, k = 328, 280, 200
-    for variant in cuswiglu.variants():
-        for x, gate, up in (
-            (bf16(m, k), bf16(n, k).T, bf16(n, k).T),
-            (bf16(m, k), bf16(k, n), bf16(k, n)),
-        ):
-            cuswiglu.swiglu(x, gate, up, variant=variant.name)
+    for kernel, layout in CASES:
+        x = bf16(m, k)
+        if layout == "n":
+            gate, up = bf16(k, n), bf16(k, n)
+        else:
+            gate, up = bf16(n, k).T, bf16(n, k).T
+        out = cupy.empty((m, n), ml_dtypes.bfloat16)
+        views = weights(layout, gate, up, kernel.gated)
+        for ahead in (False, True):
+            launch(cupy, kernel, x, views, out, weights_ahead=ahead)
     cupy.cuda.runtime.deviceSynchronize()
 
 

@@ -120,6 +120,49 @@ def test_gated_mlp_holds_device_weights(cupy, draw):
     assert layer(x[0]).dtype == ml_dtypes.bfloat16
 
 
+def test_a_stack_of_layers_in_a_graph_keeps_its_order(cupy, draw):
+    """Programmatic edges let kernels start early: each must still wait for the one ahead."""
+    layers = []
+    for _ in range(6):
+        _, gate, up = draw(1, 256, 512)
+        layers.append((gate, up, draw(1, 512, 256)[1]))
+    x = draw(160, 256, 8)[0]
+    mlps = [cuswiglu.GatedMLP(*layer) for layer in layers]
+    buffers = [cupy.empty_like(x) for _ in range(7)]
+
+    def stack():
+        for mlp, source, target in zip(mlps, buffers, buffers[1:], strict=False):
+            mlp(source, out=target)
+
+    buffers[0][...] = x
+    stack()
+    expected = [buffer.copy() for buffer in buffers]
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.runtime.deviceSynchronize()
+    with stream:
+        stream.begin_capture()
+        stack()
+        graph = stream.end_capture()
+        for _ in range(20):
+            for buffer in buffers[1:]:
+                buffer.fill(np.nan)
+            graph.launch(stream)
+            stream.synchronize()
+            for found, wanted in zip(buffers, expected, strict=True):
+                assert bool((found.view(cupy.uint16) == wanted.view(cupy.uint16)).all())
+
+
+def test_weights_written_just_ahead_are_read_new(cupy, draw):
+    """The kernel that writes the weights is a foreign one, straight ahead on the stream."""
+    x, gate, up = draw(256, 2048, 2048)
+    expected = reference(cupy, x, gate, up)
+    changing = cupy.zeros_like(gate.T)
+    for _ in range(20):
+        changing[...] = 0
+        changing[...] = gate.T
+        assert_close(cupy, cuswiglu.swiglu(x, changing.T, up), expected)
+
+
 def test_host_and_device_arrays_do_not_mix(cupy, draw):
     x, gate, up = draw(8, 64, 64)
     with pytest.raises(ValueError, match="w_gate and w_up must live on the same device"):

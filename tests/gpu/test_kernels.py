@@ -1,14 +1,15 @@
-"""Every instance against FP64: tails in M, N and K, both layouts, poisoned outputs."""
+"""Every instance against FP64: tails in M, N and K, every layout, poisoned outputs."""
 
 from __future__ import annotations
 
 import pytest
 from compare import assert_close, assert_guard_intact, reference
+from instances import CASES, IDS, launch, weights
 
 import cuswiglu
 
-NAMES = [variant.name for variant in cuswiglu.variants()]
-# (M, N, K): every tail of tiles of 64 to 256; fewer tiles than SMs, and several waves.
+# (M, N, K): every tail of tiles of 64 to 256; fewer tiles than SMs, several waves, a short last
+# wave (whose tiles are halved).
 SHAPES = [
     (1, 8, 8),
     (2, 16, 64),
@@ -31,32 +32,52 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("major", ["k", "n"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("kernel", "layout"), CASES, ids=IDS)
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s)))
-def test_every_instance_matches_fp64(cupy, draw, poisoned, shape, name, major):
+def test_every_instance_matches_fp64(cupy, draw, poisoned, shape, kernel, layout):
     m, n, k = shape
-    x, gate, up = draw(m, k, n, major)
+    x, gate, up = draw(m, k, n, "n" if layout == "n" else "k")
     guard, out = poisoned(m, n)
-    cuswiglu.swiglu(x, gate, up, out=out, variant=name)
-    assert_close(cupy, out, reference(cupy, x, gate, up))
+    launch(cupy, kernel, x, weights(layout, gate, up, kernel.gated), out)
+    expected = reference(cupy, x, gate, up) if kernel.gated else product(cupy, x, gate)
+    assert_close(cupy, out, expected)
     assert_guard_intact(cupy, guard, m, n)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_same_inputs_give_the_same_bits(cupy, draw, name):
-    x, gate, up = draw(1537, 1096, 2056)
-    first = cuswiglu.swiglu(x, gate, up, variant=name).view(cupy.uint16)
+def product(cupy, x, weight):
+    return x.astype(cupy.float64) @ weight.astype(cupy.float64)
+
+
+@pytest.mark.parametrize(("kernel", "layout"), CASES, ids=IDS)
+def test_weights_loaded_ahead_give_the_same_bits(cupy, draw, kernel, layout):
+    x, gate, up = draw(700, 1032, 1096, "n" if layout == "n" else "k")
+    views = weights(layout, gate, up, kernel.gated)
+    results = [cupy.empty((700, 1096), x.dtype) for _ in range(2)]
+    for ahead, out in enumerate(results):
+        launch(cupy, kernel, x, views, out, weights_ahead=bool(ahead))
+    assert bool((results[0].view(cupy.uint16) == results[1].view(cupy.uint16)).all())
+
+
+@pytest.mark.parametrize(("kernel", "layout"), CASES, ids=IDS)
+def test_the_same_inputs_give_the_same_bits(cupy, draw, kernel, layout):
+    x, gate, up = draw(1537, 2056, 1096, "n" if layout == "n" else "k")
+    views = weights(layout, gate, up, kernel.gated)
+    first, again = (cupy.empty((1537, 1096), x.dtype) for _ in range(2))
+    launch(cupy, kernel, x, views, first)
     for _ in range(20):
-        again = cuswiglu.swiglu(x, gate, up, variant=name).view(cupy.uint16)
-        assert bool((first == again).all())
+        launch(cupy, kernel, x, views, again)
+        assert bool((first.view(cupy.uint16) == again.view(cupy.uint16)).all())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_padded_rows_of_x_and_weights(cupy, draw, name):
+@pytest.mark.parametrize(
+    ("kernel", "layout"),
+    [c for c in CASES if c[1] == "k" and c[0].gated],
+    ids=lambda c: str(c)[:60],
+)
+def test_padded_rows_of_x_and_weights(cupy, draw, kernel, layout):
     x, gate, up = draw(300, 256, 408)
     x, gate, up = x[:, 16:216], gate[16:216, 8:208], up[16:216, 208:408]
-    found = cuswiglu.swiglu(x, gate, up, variant=name)
+    found = cuswiglu.swiglu(x, gate, up, variant=kernel.name)
     assert_close(cupy, found, reference(cupy, x, gate, up))
 
 
@@ -67,3 +88,11 @@ def test_portable_path_matches_fp64(cupy, draw, poisoned):
         cuswiglu.swiglu(x, gate, up, out=out, variant="cublas")
         assert_close(cupy, out, reference(cupy, x, gate, up))
         assert_guard_intact(cupy, guard, m, n)
+
+
+@pytest.mark.parametrize("granularity", [8, 1])
+def test_packed_weights_on_the_device_unpack_to_the_same_bits(cupy, draw, granularity):
+    _, gate, up = draw(1, 200, 264)
+    packed = cuswiglu.pack(gate, up, granularity=granularity)
+    for found, expected in zip(packed.unpack(), (gate, up), strict=True):
+        assert bool((found.view(cupy.uint16) == expected.view(cupy.uint16)).all())

@@ -7,10 +7,12 @@ from typing import Any
 
 import ml_dtypes
 
-from ... import functional, plan, problem
+from ... import functional
 from ... import variant as variants
 from ...arrays import cupy_module
 from ...backends import cublas
+from ...explanation import explain
+from ...packed import pack
 from .. import silu_mul
 from ..inputs import Inputs, poison
 from .base import Contender, Found, Runner
@@ -25,9 +27,11 @@ def gate_up() -> Found:
         kernels = ()
         found.missing["instances"] = str(error)
     found.contenders.extend(
-        Contender(kernel.name, _maker(kernel.name), family=kernel.family) for kernel in kernels
+        Contender(kernel.name, _maker(kernel), family=kernel.family)
+        for kernel in kernels
+        if kernel.gated
     )
-    found.contenders.append(Contender("portable", _maker("cublas")))
+    found.contenders.append(Contender("portable", lambda inputs: _swiglu(inputs, "cublas")))
     found.contenders.append(Contender("bare", _bare, "product"))
     return found
 
@@ -53,23 +57,22 @@ def _runner(call: Callable[[int], Any], out: Any, choice: str = "") -> Runner:
     return Runner(output, call, choice=choice)
 
 
-def _maker(variant: str) -> Callable[[Inputs], Runner]:
-    return lambda inputs: _swiglu(inputs, variant)
+def _maker(kernel: variants.Variant) -> Callable[[Inputs], Runner]:
+    packed = kernel.family == "interleave"
+    return lambda inputs: _swiglu(inputs, kernel.name, packed=packed)
 
 
-def _choice(inputs: Inputs, variant: str) -> str:
-    """What selection chooses; raises if the variant cannot compute this problem."""
-    views = problem.view_all(None, x=inputs.x, w_gate=inputs.w_gate[0].T, w_up=inputs.w_up[0].T)
-    return plan.plan_for(problem.swiglu_problem(*views), variant).choice.variant
-
-
-def _swiglu(inputs: Inputs, variant: str) -> Runner:
+def _swiglu(inputs: Inputs, variant: str, *, packed: bool = False) -> Runner:
     x, out = inputs.x, inputs.hidden
-    weights = [(g.T, u.T) for g, u in zip(inputs.w_gate, inputs.w_up, strict=True)]
+    weights: list[tuple[Any, ...]] = [
+        (g.T, u.T) for g, u in zip(inputs.w_gate, inputs.w_up, strict=True)
+    ]
+    if packed:
+        weights = [(pack(*pair),) for pair in weights]
     return _runner(
         lambda number: functional.swiglu(x, *weights[number], out=out, variant=variant),
         out,
-        _choice(inputs, variant),
+        explain(x, *weights[0], variant=variant).choice.variant,
     )
 
 
@@ -84,7 +87,9 @@ def _mlp(inputs: Inputs) -> Runner:
     parts = zip(inputs.w_gate, inputs.w_up, inputs.w_down, strict=True)
     weights = [tuple(weight.T for weight in part) for part in parts]
     return _runner(
-        lambda number: functional.mlp(x, *weights[number], out=out), out, _choice(inputs, "auto")
+        lambda number: functional.mlp(x, *weights[number], out=out),
+        out,
+        explain(x, *weights[0][:2]).choice.variant,
     )
 
 

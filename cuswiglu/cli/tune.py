@@ -1,0 +1,89 @@
+"""`cuswiglu tune`: measure which kernel is fastest on this GPU, and remember it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .. import plan, select, tuned, tuning
+from ..arrays import cupy_module
+from ..models.shapes import SHAPES
+from .types import positive
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `cuswiglu tune`."""
+    parser.add_argument(
+        "--shape",
+        action="append",
+        choices=sorted(SHAPES),
+        help="a model whose MLP is tuned; may be given more than once",
+    )
+    parser.add_argument(
+        "--hidden", type=positive, metavar="K", help="hidden size, with --intermediate"
+    )
+    parser.add_argument("--intermediate", type=positive, metavar="N", help="intermediate size")
+    parser.add_argument("--tokens", type=_tokens, default=[512, 1024, 2048, 4096], metavar="M,...")
+    parser.add_argument("--layout", choices=["k", "n"], default="k", help="weights along K or N")
+    parser.add_argument("--rounds", type=positive, default=5, help="turns each kernel takes (5)")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write here (the user's cache by default)"
+    )
+    parser.add_argument(
+        "--fit",
+        action="store_true",
+        help="measure every kernel and fit the cost model's rates too",
+    )
+
+
+def _tokens(text: str) -> list[int]:
+    return [positive(part) for part in text.split(",")]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, print as it goes, write the table."""
+    sizes = [SHAPES[name] for name in options.shape or []]
+    if bool(options.hidden) != bool(options.intermediate):
+        raise ValueError("--hidden and --intermediate are given together, or neither")
+    if options.hidden:
+        sizes.append((options.hidden, options.intermediate))
+    if not sizes:
+        raise ValueError("nothing to tune: give --shape, or --hidden and --intermediate")
+    shapes = [
+        shape for k, n in sizes for shape in tuning.mlp_shapes(k, n, options.tokens, options.layout)
+    ]
+    device = plan.device_info(cupy_module().cuda.Device().id)
+    if not device.runs_kernels:
+        raise ValueError(f"tune needs a Hopper GPU (compute capability 9.0), got {device.name}")
+    path = options.output or tuned.cache_path()
+    measured: dict[tuning.Shape, dict[tuple[str, int], float]] = {}
+    for shape in _progress(shapes):
+        measured[shape] = tuning.measure(shape, rounds=options.rounds, everything=options.fit)
+        _, entry = tuning.best(shape, measured[shape])
+        portable = measured[shape][select.PORTABLE, 0]
+        print(
+            f"M={shape.m} N={shape.n} K={shape.k} {'gate and up' if shape.gated else 'down'}: "
+            f"{entry.variant} {entry.us:.1f} us, {portable / entry.us:.2f} of cuBLAS's speed",
+            flush=True,
+        )
+    table = tuned.merge(
+        tuned.read(path),
+        [tuning.best(shape, times) for shape, times in measured.items()],
+        device.name,
+        select.fingerprint(),
+    )
+    if options.fit:
+        table.rates.update(tuning.fit_rates(measured, device.multiprocessors))
+    tuned.write(table, path)
+    print(f"wrote {len(table.choices)} choices to {path}")
+    return 0
+
+
+def _progress(shapes: list[tuning.Shape]) -> Any:
+    """The shapes behind a progress bar, where rich is installed."""
+    try:
+        from rich.progress import track
+    except ImportError:
+        return shapes
+    return track(shapes, description="tuning", transient=True)

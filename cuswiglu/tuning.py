@@ -1,0 +1,146 @@
+"""Measuring which kernel is fastest for given shapes, on the current CUDA device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import arrays, cost, plan, problem, select, timing, tuned
+from .backends import cublas
+from .variant import Variant, variants
+
+# Estimates beyond this factor of the cheapest are not measured.
+PROMISING = 1.35
+RASTERS = (16, 4)
+WORKSPACE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A problem to tune: sizes, weight layout ("k" or "n"), and whether it has gate and up."""
+
+    m: int
+    n: int
+    k: int
+    major: str = "k"
+    gated: bool = True
+
+
+def mlp_shapes(k: int, n: int, tokens: Iterable[int], major: str = "k") -> Iterator[Shape]:
+    """The two products of a gated MLP of hidden size k and intermediate size n."""
+    for m in tokens:
+        yield Shape(m, n, k, major, gated=True)
+        yield Shape(m, k, n, major, gated=False)
+
+
+def measure(
+    shape: Shape, *, rounds: int = 5, everything: bool = False
+) -> dict[tuple[str, int], float]:
+    """Microseconds of each promising (instance, raster_rows), and of ("cublas", 0).
+
+    Parameters
+    ----------
+    shape : Shape
+    rounds : int
+        Turns each contender takes.
+    everything : bool
+        Measure every kernel that can compute it, promising or not.
+    """
+    cupy = arrays.cupy_module()
+    device = cupy.cuda.Device().id
+    count = 2 if shape.gated else 1
+    sets = timing.buffer_sets(2 * count * shape.n * shape.k)
+    x, out = _random(shape.m, shape.k, 1.0), arrays.empty((shape.m, shape.n), _cuda(device))
+    weights = [[_weight(shape) for _ in range(count)] for _ in range(sets)]
+    x_view, out_view = arrays.view("x", x), arrays.view("out", out)
+    views = [[arrays.view("weight", w) for w in pair] for pair in weights]
+    described = problem.describe(x_view, views[0], out_view)
+
+    def contender(kernel: Variant, raster: int) -> Callable[[int], None]:
+        choice = select.Choice("sm90", kernel.name, kernel, raster)
+        made = plan.kernel_plan(described, choice)
+        return lambda i: made(x_view, views[i], out_view, cupy.cuda.get_current_stream().ptr)
+
+    able = [k for k in variants() if k.gated == shape.gated and k.obstacle(described) is None]
+    ranked = select.estimates(described, plan.device_info(device), able)
+    promising = [e for e in ranked if everything or e.us <= PROMISING * ranked[0].us]
+    contenders: dict[tuple[str, int], Callable[[int], None]] = {
+        (found.kernel.name, raster): contender(found.kernel, raster)
+        for found in promising
+        for raster in RASTERS
+        if found.clusters > found.resident or raster == RASTERS[0]
+    }
+    workspace = cupy.empty(WORKSPACE_BYTES, cupy.uint8)
+    if shape.gated:
+        contenders[select.PORTABLE, 0] = lambda i: cublas.swiglu(
+            x, weights[i][0], weights[i][1], out
+        )
+    else:
+        contenders[select.PORTABLE, 0] = lambda i: cublas.matmul(x, weights[i][0], out, workspace)
+    named = {f"{name} {raster}": call for (name, raster), call in contenders.items()}
+    times = timing.microseconds(named, sets, rounds=rounds, target_us=3000.0)
+    return {key: times[f"{key[0]} {key[1]}"] for key in contenders}
+
+
+def best(shape: Shape, times: Mapping[tuple[str, int], float]) -> tuple[tuned.Key, tuned.Entry]:
+    """The fastest of what was measured, as a tuned table has it."""
+    (name, raster), us = min(times.items(), key=lambda item: item[1])
+    m = -(-shape.m // tuned.M_STEP) * tuned.M_STEP
+    key = tuned.Key(shape.gated, m, shape.n, shape.k, shape.major)
+    return key, tuned.Entry(name, max(1, raster), round(us, 2))
+
+
+def fit_rates(
+    measured: Mapping[Shape, Mapping[tuple[str, int], float]], multiprocessors: int
+) -> dict[str, cost.Rates]:
+    """The cost model's rates of each instance: least squares of relative errors.
+
+    Of the rasters measured for a shape, the faster counts.
+    """
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    for shape, times in measured.items():
+        for kernel in variants():
+            found = [us for (name, _), us in times.items() if name == kernel.name]
+            if not found:
+                continue
+            waves = cost.waves(kernel, shape.m, shape.n, multiprocessors)
+            k_tiles = -(-shape.k // kernel.block_k)
+            us = min(found)
+            if us > 2 * cost.LAUNCH_US:  # shorter ones tell of the launch alone
+                rows.setdefault(kernel.name, []).append(
+                    (waves * k_tiles / us, waves / us, 1 - cost.LAUNCH_US / us)
+                )
+    rates = {}
+    for name, equations in rows.items():
+        table = np.array(equations)
+        step, tile = np.linalg.lstsq(table[:, :2], table[:, 2], rcond=None)[0]
+        if tile < 0:  # within the noise: all of it belongs to the steps
+            step, tile = np.linalg.lstsq(table[:, :1], table[:, 2], rcond=None)[0][0], 0.0
+        rates[name] = cost.Rates(round(float(step), 6), round(float(tile), 4))
+    return rates
+
+
+def _cuda(index: int) -> arrays.Device:
+    return arrays.Device("cuda", index)
+
+
+def _random(rows: int, columns: int, scale: float) -> Any:
+    """N(0, scale^2) in BF16, made in blocks that keep the FP32 copy small."""
+    cupy = arrays.cupy_module()
+    out = arrays.empty((rows, columns), _cuda(cupy.cuda.Device().id))
+    generator = cupy.random.default_rng()
+    for first in range(0, rows, 8192):
+        block = out[first : first + 8192]
+        block[...] = generator.standard_normal(block.shape, dtype=cupy.float32) * scale
+    return out
+
+
+def _weight(shape: Shape) -> Any:
+    """(K, N) in the shape's layout, N(0, 1) / sqrt(K)."""
+    scale = shape.k**-0.5
+    if shape.major == "k":
+        return _random(shape.n, shape.k, scale).T
+    return _random(shape.k, shape.n, scale)

@@ -1,0 +1,275 @@
+// The kernel: a persistent, warp-specialised matrix product with a gated epilogue.
+//   Dual   Y[M, N] = act(X W_gate) * (X W_up), both products in one pass over K
+//   Sync   the same, gate's pass and activation before up's pass (the paper's Kernel-1)
+//   Interleave  the same from one packed matrix, by a visitor tree (the paper's Kernel-2)
+//   Plain  Y[M, N] = X W, the down projection
+//
+// Warp roles (3 warpgroups, persistent over tiles)
+//   warpgroup 0    producer: one thread issues every TMA load; 40 registers
+//   warpgroup 1, 2 consumers: WGMMA, activation, store; 232 registers
+//                  pingpong: each takes every second tile; one multiplies while the other stores
+//                  cooperative: each takes half of the rows of every tile
+//
+// Barriers (shared memory)
+//   full[stage]    1 arrival (own producer) and the stage's bytes, from all producers of the cluster
+//   empty[stage]   1 arrival a consumer warp, from all CTAs of the cluster that share its data
+//   named          one inside each consumer warpgroup, around its boxes of the result;
+//                  pingpong: one for each, which lets it start the products of a tile (its turn)
+//
+// Timeline, pingpong (t0, t1, ... the CTA's tiles)
+//   producer       load t0 | load t1 | load t2 | ...            as far ahead as there are stages
+//   consumer 1     mma t0  | store t0| mma t2  | store t2
+//   consumer 2             | mma t1  | store t1| mma t3  | ...
+//
+// Programmatic dependent launch: barriers, descriptors and the first weights come before
+// griddepcontrol.wait, X and everything written after it. Weights go to shared memory ahead only
+// where the caller knows that no kernel ahead writes them (`weights_ahead`), else to L2.
+//
+// Shared memory: kStages x (X tile, weight tiles), then kOutStages boxes of the result a consumer.
+#pragma once
+
+#include <cute/tensor.hpp>
+#include <cute/arch/cluster_sm90.hpp>
+#include <cutlass/arch/reg_reconfig.h>
+
+#include "activation.cuh"
+#include "epilogue.cuh"
+#include "mainloop.cuh"
+#include "pair_mul_store.hpp"
+#include "tile_scheduler.cuh"
+#include "traits.cuh"
+
+namespace cuswiglu {
+
+struct Sizes {
+  int m;
+  int n;
+  int k;
+  int raster_rows;
+  int whole;          // clusters computed whole, see TileScheduler
+  int weights_ahead;  // see above
+};
+
+template <class Traits, class Activation>
+struct Kernel {
+  using Loop = Mainloop<Traits>;
+  using Store = Epilogue<Traits>;
+  using SharedStorage = typename Traits::SharedStorage;
+  using State = typename Loop::State;
+
+  CUTLASS_DEVICE static void init_barriers(SharedStorage& smem) {
+    constexpr int kWarpsPerStage = Traits::kPingpong ? 4 : 4 * Traits::kConsumers;
+    if (threadIdx.x == 0) {
+      CUTLASS_PRAGMA_UNROLL
+      for (int stage = 0; stage < Traits::kStages; ++stage) {
+        smem.full[stage].init(1);
+        smem.empty[stage].init(kWarpsPerStage * Traits::kClusterSize);
+      }
+      cutlass::arch::fence_barrier_init();
+    }
+    if constexpr (Traits::kClusterSize > 1) {
+      cute::cluster_arrive_relaxed();
+      cute::cluster_wait();
+    } else {
+      __syncthreads();
+    }
+  }
+
+  CUTLASS_DEVICE static TileCoord tile_of(TileScheduler const& scheduler, int number) {
+    ClusterCoord const cluster = scheduler.coord(number);
+    dim3 const peer = cute::block_id_in_cluster();
+    int const n = (cluster.n * Traits::kClusterN + int(peer.y)) * Traits::kBlockN;
+    int const m = cluster.m * Traits::kClusterM * Traits::kBlockM;
+    if (!Traits::kSplits || cluster.half < 0) {
+      return {m + int(peer.x) * Traits::kBlockM, n, Traits::kBlockM};
+    }
+    constexpr int kHalf = Traits::kBlockM / 2;
+    return {m + (cluster.half * Traits::kClusterM + int(peer.x)) * kHalf, n, kHalf};
+  }
+
+  // Named barriers wake faster than those in shared memory: the turn changes once a tile, and the
+  // tensor cores would idle meanwhile.
+  CUTLASS_DEVICE static void wait_for_turn(int consumer) {
+    cutlass::arch::NamedBarrier::sync(256, uint32_t(Traits::kConsumers + consumer));
+  }
+  CUTLASS_DEVICE static void give_turn(int consumer) {
+    cutlass::arch::NamedBarrier::arrive(256, uint32_t(Traits::kConsumers + consumer));
+  }
+
+  // One consumer warpgroup's share, kRows high, of a tile.
+  template <int kRows>
+  CUTLASS_DEVICE static void compute(SharedStorage& smem, State& read, TileCoord tile, int k_tiles,
+                                     int consumer, int& stored,
+                                     cute::TmaDescriptor const& tma_out) {
+    int const first_row = Traits::kPingpong ? 0 : consumer * kRows;
+    using AccumShape = Shape<Int<kRows>, Int<Traits::kColumns>>;
+    auto accum = cute::partition_fragment_C(typename Traits::TiledMma{}, AccumShape{});
+    if constexpr (Traits::kPingpong) wait_for_turn(consumer);
+    auto end_of_turn = [&] {
+      if constexpr (Traits::kPingpong) give_turn(consumer ^ 1);
+    };
+    auto write = [&](auto combine) {
+      Store::template store<kRows>(combine, smem.out[consumer], consumer, stored,
+                                   tile.m + first_row, tile.n, tma_out);
+    };
+    Activation activation;
+
+    Loop::template mma<kRows>(smem, read, k_tiles, first_row, accum);
+    if constexpr (Traits::kFamily == Family::Sync) {
+      Loop::finish(smem, read, accum);
+      // The loads of up's first stages are in flight meanwhile.
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < cute::size(accum); ++i) accum(i) = activation(accum(i));
+      auto up = cute::partition_fragment_C(typename Traits::TiledMma{}, AccumShape{});
+      Loop::template mma<kRows>(smem, read, k_tiles, first_row, up);
+      end_of_turn();
+      Loop::finish(smem, read, up);
+      write([&](int v, int m) { return accum(v, m, 0) * up(v, m, 0); });
+    } else {
+      end_of_turn();
+      Loop::finish(smem, read, accum);
+      if constexpr (Traits::kFamily == Family::Interleave) {
+        store_pairs(smem, accum, consumer, stored, tile.m + first_row, tile.n, tma_out);
+      } else {
+        write([&](int v, int m) {
+        if constexpr (Traits::kFamily == Family::Plain) {
+          return Store::value(accum, v, m, 0);
+        } else {
+          return activation(Store::value(accum, v, m, 0)) * Store::value(accum, v, m, 1);
+        }
+        });
+      }
+    }
+    // Pingpong: pass over the stages of the other consumer's tile.
+    if constexpr (Traits::kPingpong) read.advance(Traits::kPasses * k_tiles);
+  }
+
+  // Interleave: the visitor-tree node stores the accumulators of packed weights.
+  template <class Accumulators>
+  CUTLASS_DEVICE static void store_pairs(SharedStorage& smem, Accumulators const& accum,
+                                         int consumer, int& stored, int row, int column,
+                                         cute::TmaDescriptor const& tma_out) {
+    using Box = Shape<Int<Traits::kRowBox>, Int<2 * Traits::kOutBoxN>>;
+    using Node = PairMulStore<Traits::kOutStages, Box, Traits::kPacking, Activation,
+                              typename Traits::Element, cute::TmaDescriptor const*>;
+    typename Node::Params const params{&tma_out};
+    Node node;
+    node.params = &params;
+    node.smem = smem.out[consumer];
+    node.store_tile(accum, typename Traits::TiledMma{}, row, column, threadIdx.x % 128,
+                    [&] { Store::sync_warpgroup(consumer); }, stored);
+  }
+
+  CUTLASS_DEVICE static void consume(SharedStorage& smem, TileScheduler const& scheduler,
+                                     int k_tiles, int consumer, int first, int step,
+                                     cute::TmaDescriptor const& tma_out) {
+    State read;
+    // Pingpong: consumer 1 starts with the CTA's second tile, and passes over the first's stages.
+    int const tile_step = Traits::kPingpong ? Traits::kConsumers * step : step;
+    int number = first;
+    if constexpr (Traits::kPingpong) {
+      if (consumer == 1) {
+        give_turn(0);  // nobody is before the first tile
+        number += step;
+        read.advance(Traits::kPasses * k_tiles);
+      }
+    }
+    int const count = scheduler.count();
+    int stored = 0;
+    for (; number < count; number += tile_step) {
+      TileCoord const tile = tile_of(scheduler, number);
+      if constexpr (Traits::kSplits) {
+        if (tile.rows < Traits::kBlockM) {
+          compute<Traits::kWarpgroupM / 2>(smem, read, tile, k_tiles, consumer, stored, tma_out);
+          continue;
+        }
+      }
+      compute<Traits::kWarpgroupM>(smem, read, tile, k_tiles, consumer, stored, tma_out);
+    }
+    Store::drain();
+  }
+
+  CUTLASS_DEVICE static void produce(SharedStorage& smem, TileScheduler const& scheduler,
+                                     int k_tiles, int first, int step, bool weights_ahead,
+                                     InputMaps const& maps) {
+    int const count = scheduler.count();
+    int armed = 0;
+    if (first < count) {
+      TileCoord const tile = tile_of(scheduler, first);
+      if (weights_ahead) {
+        armed = Loop::load_weights_ahead(smem, tile, k_tiles, maps);
+      } else {
+        Loop::prefetch_weights(tile, k_tiles, maps);
+      }
+    }
+    cutlass::arch::wait_on_dependent_grids();
+    // Only now: the kernel behind this one may then take for granted what lay before this one.
+    cutlass::arch::launch_dependent_grids();
+    State write(0, 1, 0);  // phase 1: all stages begin empty
+    for (int number = first; number < count; number += step) {
+      Loop::load(smem, write, tile_of(scheduler, number), k_tiles, armed, maps);
+      armed = 0;
+    }
+    Loop::drain(smem, write);
+  }
+
+  CUTLASS_DEVICE static void run(InputMaps const& maps, cute::TmaDescriptor const& tma_out,
+                                 Sizes const& sizes) {
+    extern __shared__ __align__(1024) unsigned char smem_bytes[];
+    SharedStorage& smem = *reinterpret_cast<SharedStorage*>(smem_bytes);
+
+    TileScheduler const scheduler(sizes.m, sizes.n, Traits::kBlockM * Traits::kClusterM,
+                                  Traits::kBlockN * Traits::kClusterN, sizes.raster_rows,
+                                  sizes.whole);
+    int const k_tiles = (sizes.k + Traits::kBlockK - 1) / Traits::kBlockK;
+    // The grid is (kClusterM, kClusterN * clusters).
+    int const first = int(blockIdx.y) / Traits::kClusterN;
+    int const step = int(gridDim.y) / Traits::kClusterN;
+    int const warpgroup = cutlass::canonical_warp_group_idx();
+    bool const producer = cutlass::canonical_warp_idx_sync() == 0 && cute::elect_one_sync();
+
+    if (producer) {
+      cute::prefetch_tma_descriptor(&maps.x);
+      cute::prefetch_tma_descriptor(&maps.first);
+      if constexpr (Traits::kFamily == Family::Dual || Traits::kFamily == Family::Sync) {
+        cute::prefetch_tma_descriptor(&maps.second);
+      }
+      cute::prefetch_tma_descriptor(&tma_out);
+    }
+    init_barriers(smem);
+
+    if (warpgroup == 0) {
+      cutlass::arch::warpgroup_reg_dealloc<Traits::kProducerRegisters>();
+      if (producer) {
+        produce(smem, scheduler, k_tiles, first, step, sizes.weights_ahead != 0, maps);
+      }
+    } else {
+      cutlass::arch::warpgroup_reg_alloc<Traits::kConsumerRegisters>();
+      consume(smem, scheduler, k_tiles, warpgroup - 1, first, step, tma_out);
+    }
+  }
+};
+
+}  // namespace cuswiglu
+
+// One instance: an entry point with separate descriptors and integers, so that the caller packs
+// plain values and never a C++ structure whose size depends on the compiler. SHARED_BYTES and BOX_N
+// are what the build wrote into the manifest for the launch. A plain kernel ignores tma_second.
+#define CUSWIGLU_ENTRY(NAME, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, CLUSTER_N, STAGES,    \
+                       OUT_STAGES, MAJOR, PACKING, SHARED_BYTES, BOX_N, OUT_BOX_N)                \
+  using NAME##_traits =                                                                           \
+      cuswiglu::Traits<cuswiglu::Family::FAMILY, cuswiglu::Schedule::SCHEDULE, BLOCK_M, BLOCK_N,  \
+                       CLUSTER_M, CLUSTER_N, STAGES, OUT_STAGES, cuswiglu::Major::MAJOR,          \
+                       PACKING>;                                                                  \
+  static_assert(sizeof(NAME##_traits::SharedStorage) == SHARED_BYTES, "manifest: shared memory"); \
+  static_assert(NAME##_traits::kBoxN == BOX_N && NAME##_traits::kOutBoxN == OUT_BOX_N,            \
+                "manifest: TMA boxes");                                                           \
+  extern "C" __global__ void __launch_bounds__(NAME##_traits::kThreads, 1)                        \
+      NAME(__grid_constant__ cute::TmaDescriptor const tma_x,                                     \
+           __grid_constant__ cute::TmaDescriptor const tma_first,                                 \
+           __grid_constant__ cute::TmaDescriptor const tma_second,                                \
+           __grid_constant__ cute::TmaDescriptor const tma_out, int m, int n, int k,              \
+           int raster_rows, int whole, int weights_ahead) {                                       \
+    cuswiglu::Kernel<NAME##_traits, cuswiglu::SiLU>::run(                                         \
+        {tma_x, tma_first, tma_second}, tma_out, {m, n, k, raster_rows, whole, weights_ahead});   \
+  }

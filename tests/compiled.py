@@ -1,0 +1,64 @@
+"""The package's kernels as tests need them, and kernels made up from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+import pytest
+
+from cuswiglu import variant
+from cuswiglu.variant import Variant, variants
+
+LAYOUTS = ("k", "n")  # of a weight by itself; packed weights have layouts of their own
+#: Kernels of gate and up as two weights, of one weight, and of packed gate and up.
+GATED = [k for k in variants() if k.gated and not set(LAYOUTS).isdisjoint(dict(k.entries))]
+PLAIN = [kernel for kernel in variants() if not kernel.gated]
+PACKED = [k for k in variants() if any(major.startswith("p") for major, _ in k.entries)]
+#: Layouts that some kernel of gate and up has an entry for.
+MAJORS = [major for major in LAYOUTS if any(major in dict(kernel.entries) for kernel in GATED)]
+#: (kernel, layout) of every entry of gate and up.
+ENTRIES = [
+    pytest.param(kernel, major, id=entry)
+    for kernel in GATED
+    for major, entry in kernel.entries
+    if major in LAYOUTS
+]
+
+
+def name_of(value: object) -> str:
+    """The id of a parameter that is a kernel or an instance."""
+    return str(getattr(value, "name", value))
+
+
+def made_up(like: Variant | None = None, **changes: object) -> Variant:
+    """A kernel of gate and up that was not compiled."""
+    return dataclasses.replace(like or GATED[0], **changes)
+
+
+def with_layouts(kernel: Variant, *majors: str) -> Variant:
+    """The kernel as if it had entries for these weight layouts, and no others."""
+    boxes = dict(kernel.boxes)
+    boxes.setdefault("weight_n", (32, kernel.block_k, 64))
+    if "n" not in majors:
+        del boxes["weight_n"]
+    entries = tuple((major, f"{kernel.name}_{major}") for major in majors)
+    return dataclasses.replace(kernel, entries=entries, boxes=tuple(boxes.items()))
+
+
+def pretend_compiled(monkeypatch: pytest.MonkeyPatch, *kernels: Variant) -> list[Variant]:
+    """Let `cuswiglu.variants` list these kernels alone, with cubins that the fake driver loads."""
+    codes = {k.name: " ".join(entry for _, entry in k.entries).encode() for k in kernels}
+    hashes = {name: hashlib.sha256(code).hexdigest() for name, code in codes.items()}
+    made = tuple(dataclasses.replace(k, sha256=hashes[k.name]) for k in kernels)
+    monkeypatch.setattr(variant, "cubin", lambda kernel: codes[kernel.name])
+    for module in _modules_that_list_variants():
+        monkeypatch.setattr(module, "variants", lambda: made)
+    return list(made)
+
+
+def _modules_that_list_variants() -> list[object]:
+    import cuswiglu
+    from cuswiglu import explanation, select, tuning
+
+    return [cuswiglu, explanation, select, tuning, variant]

@@ -1,0 +1,119 @@
+"""The MLP on a GPU: gate and up in one launch, the down projection in another behind it."""
+
+from __future__ import annotations
+
+import pytest
+from calls import K_OUT, K, M, N, call, good
+from compiled import GATED, PLAIN
+from device_arrays import device_poisoned, on_device
+from problems import weight
+
+from cuswiglu import arrays
+
+BY_FUNCTION = pytest.mark.parametrize("function", ["mlp", "GatedMLP"])
+KERNELS = {entry: kernel for kernel in [*GATED, *PLAIN] for _, entry in kernel.entries}
+
+
+@pytest.fixture
+def arguments():
+    return {name: on_device(array) for name, array in good("mlp").items()}
+
+
+@BY_FUNCTION
+def test_gate_and_up_are_one_launch_and_down_another_on_the_same_stream(gpu, arguments, function):
+    assert call(function, **arguments, stream=77) is arguments["out"]
+    first, second = gpu.driver.launches
+    assert KERNELS[first.entry].gated
+    assert not KERNELS[second.entry].gated
+    assert (first.stream, second.stream) == (77, 77)
+    assert gpu.portable == []
+
+
+@BY_FUNCTION
+def test_the_second_kernel_multiplies_what_the_first_wrote_by_w_down(gpu, arguments, function):
+    call(function, **arguments)
+    first, second = gpu.driver.launches
+    gate, up, down, out = (arguments[name].data.ptr for name in ("w_gate", "w_up", "w_down", "out"))
+    assert [found.address for found in first.maps][:3] == [arguments["x"].data.ptr, gate, up]
+    hidden = first.maps[3].address
+    assert hidden not in (arguments["x"].data.ptr, gate, up, down, out)
+    # The kernel of one weight ignores its third descriptor.
+    assert [found.address for found in second.maps] == [hidden, down, down, out]
+    assert first.integers[:3] == (M, N, K)
+    assert second.integers[:3] == (M, K_OUT, N)
+
+
+def test_only_the_second_kernel_loads_weights_before_the_work_ahead_is_done(gpu, arguments):
+    """The first one writes no weight; what runs ahead of that one may."""
+    call("mlp", **arguments)
+    assert [launch.named["weights_ahead"] for launch in gpu.driver.launches] == [0, 1]
+
+
+def test_both_kernels_may_start_before_the_work_ahead_ends(gpu, arguments):
+    call("mlp", **arguments)
+    assert [launch.overlapping for launch in gpu.driver.launches] == [True, True]
+
+
+def test_each_kernel_has_the_cluster_of_its_own(gpu, arguments):
+    call("mlp", **arguments)
+    for launch in gpu.driver.launches:
+        kernel = KERNELS[launch.entry]
+        assert launch.cluster == (kernel.cluster_m, kernel.cluster_n, 1)
+
+
+def test_a_second_call_launches_twice_and_does_nothing_else(gpu, arguments):
+    hidden = arrays.empty((M, N), arrays.Device("cuda", 0))  # the memory pool gives it again
+    gpu.cupy.empty = lambda shape, dtype: hidden
+    call("mlp", **arguments)
+    gpu.driver.calls = []
+    call("mlp", **arguments)
+    assert [name for name, _ in gpu.driver.calls] == ["cuLaunchKernelEx"] * 2
+
+
+@pytest.mark.parametrize("kernel", GATED[:2], ids=lambda kernel: kernel.name)
+def test_the_variant_chooses_the_kernel_of_gate_and_up(gpu, arguments, kernel):
+    call("mlp", **arguments, variant=kernel.name)
+    first, second = gpu.driver.launches
+    assert first.entry == kernel.entry("k")
+    assert not KERNELS[second.entry].gated
+
+
+def test_the_portable_path_computes_both_products(gpu, arguments):
+    call("mlp", **arguments, variant="cublas", stream=77)
+    (product, operands, stream), (down_product, down_operands, down_stream) = gpu.portable
+    assert (product, stream, down_product, down_stream) == ("swiglu", 77, "matmul", 77)
+    assert down_operands[0].data.ptr == operands[-1].data.ptr
+    assert down_operands[1].data.ptr == arguments["w_down"].data.ptr
+    assert down_operands[2].data.ptr == arguments["out"].data.ptr
+    assert gpu.driver.launches == []
+
+
+def test_a_down_projection_that_tma_cannot_express_takes_the_portable_path(gpu, arguments):
+    arguments["w_down"] = on_device(weight(N, K_OUT, "k", offset=1))
+    with pytest.warns(UserWarning, match="w_down's address is a multiple of 2 bytes only"):
+        call("mlp", **arguments)
+    (launch,) = gpu.driver.launches
+    ((product, (hidden, down, out), _),) = gpu.portable
+    assert product == "matmul"
+    assert launch.maps[3].address == hidden.data.ptr
+    assert down.data.ptr == arguments["w_down"].data.ptr
+    assert out.data.ptr == arguments["out"].data.ptr
+
+
+def test_the_device_of_x_launches_both(gpu):
+    arguments = {name: on_device(array, 1) for name, array in good("mlp").items()}
+    call("mlp", **arguments)
+    assert [launch.device for launch in gpu.driver.launches] == [1, 1]
+
+
+def test_no_tokens_launch_neither(gpu, arguments):
+    arguments |= {"x": arguments["x"][:0], "out": None}
+    assert call("mlp", **arguments).shape == (0, K_OUT)
+    assert gpu.driver.launches == []
+
+
+def test_a_refused_gate_and_up_launch_no_down_projection(gpu, arguments):
+    arguments["x"] = device_poisoned(M, K, offset=1)
+    with pytest.raises(ValueError, match="x's address"):
+        call("mlp", **arguments, variant=GATED[0].family)
+    assert gpu.driver.launches == gpu.portable == []
