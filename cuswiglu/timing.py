@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import statistics
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -85,8 +86,8 @@ def microseconds(
     sets : int
         Sets of buffers that calls rotate through, so that none finds its weights in the L2.
     rounds : int
-        Turns: in each, every contender runs once for about `target_us`, so that all see the same
-        clocks and heat.
+        Turns: in each, every contender runs once for about `target_us`, in an order drawn anew, so
+        that all see the same clocks and heat.
     tick : function
         Called after each measurement, for a progress bar.
     failed : function, optional
@@ -120,8 +121,12 @@ def microseconds(
         for name, contender in contenders.items():
             prepare(name, contender)
         times: dict[str, list[float]] = {name: [] for name in ready}
+        order = list(ready)
+        shuffle = random.Random(0).shuffle
         for _ in range(rounds):
-            for name, (stopwatch, replays) in ready.items():
+            shuffle(order)  # whoever follows an idle or a slow contender finds a cooler chip
+            for name in order:
+                stopwatch, replays = ready[name]
                 times[name].append(stopwatch(replays) / (replays * sets))
                 tick()
     return {name: statistics.median(values) for name, values in times.items()}

@@ -14,6 +14,7 @@ from ..arrays import cupy_module
 
 # FP32 products of at most this many bytes are held at a time; rows are computed in blocks.
 PRODUCT_BYTES = 256 << 20
+WORKSPACE_BYTES = 32 << 20  # what cuBLAS takes by default on Hopper
 _BF16, _FP32 = 14, 0  # CUDA_R_16BF, CUDA_R_32F (library_types.h)
 _COMPUTE_32F = 68  # CUBLAS_COMPUTE_32F
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
@@ -81,7 +82,8 @@ def matmul(x: Any, weight: Any, out: Any, workspace: Any = None) -> None:
     out : (M, N) cupy.ndarray
         BF16 or FP32.
     workspace : cupy.ndarray, optional
-        Device memory for cuBLAS, which the caller keeps; its own by default.
+        Device memory for cuBLAS, which the caller keeps; from CuPy's pool by default. cuBLAS's own
+        would become an allocation inside a captured graph.
     """
     cupy = cupy_module()
     (m, k), n = x.shape, weight.shape[1]
@@ -92,13 +94,14 @@ def matmul(x: Any, weight: Any, out: Any, workspace: Any = None) -> None:
         transpose, leading = _TRANSPOSE, _leading(weight.strides[1], weight, k, n)
     handle = ctypes.c_void_p(cupy.cuda.get_cublas_handle())
     _call("cublasSetStream_v2", handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr))
-    if workspace is not None:
-        _call(
-            "cublasSetWorkspace_v2",
-            handle,
-            ctypes.c_void_p(workspace.data.ptr),
-            ctypes.c_size_t(workspace.nbytes),
-        )
+    if workspace is None:
+        workspace = cupy.empty(WORKSPACE_BYTES, cupy.uint8)
+    _call(
+        "cublasSetWorkspace_v2",
+        handle,
+        ctypes.c_void_p(workspace.data.ptr),
+        ctypes.c_size_t(workspace.nbytes),
+    )
     mode = ctypes.c_int()
     _call("cublasGetMathMode", handle, ctypes.byref(mode))
     _call("cublasSetMathMode", handle, mode.value | _FULL_PRECISION_SUMS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +16,7 @@ TOKENS = (512, 1024, 2048, 4096)
 
 @dataclass(frozen=True)
 class Cell:
-    """A Qwen-2.5 model's MLP on `m` tokens; `k` is the hidden, `n` the intermediate size."""
+    """A model's MLP on `m` tokens; `k` is the hidden, `n` the intermediate size."""
 
     model: str
     k: int
@@ -39,11 +41,27 @@ def cell(model: str, m: int) -> Cell:
     return Cell(model, k, n, m)
 
 
+def random_cells(count: int, seed: int) -> tuple[Cell, ...]:
+    """Shapes that no tuned table has: K, N and M drawn log-uniformly, K and N multiples of 64."""
+    draw = random.Random(seed)
+
+    def size(low: int, high: int, multiple: int) -> int:
+        drawn = math.exp(draw.uniform(math.log(low), math.log(high)))
+        return max(multiple, round(drawn / multiple) * multiple)
+
+    return tuple(
+        Cell(f"random{number}", size(512, 8192, 64), size(1024, 28672, 64), size(256, 8192, 1))
+        for number in range(count)
+    )
+
+
 _ALL = tuple(cell(model, m) for model in MODELS for m in TOKENS)
-#: Suite -> its cells. `paper` and `quick` compute gate and up, `mlp` the whole MLP.
+#: Suite -> its cells. `mlp` computes the whole MLP, the others gate and up; `random` shows how well
+#: selection does where nothing was measured, among our own kernels alone.
 SUITES: dict[str, tuple[Cell, ...]] = {
     "paper": _ALL,
     "mlp": _ALL,
+    "random": random_cells(40, seed=40),
     "quick": (cell("0.5b", 2048), cell("3b", 512), cell("7b", 2048), cell("72b", 4096)),
 }
 

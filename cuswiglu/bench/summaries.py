@@ -56,7 +56,7 @@ def contenders_table(record: Record) -> Any:
 
 
 def shows_table(record: Record) -> Any:
-    """The lines of issue 3's table, with pass or fail."""
+    """The marks, with pass or fail."""
     rich = rich_modules()
     table = rich.table.Table("figure", "value", "must", "aim", "", "cells", box=None)
     for figure in figures.shows(record):

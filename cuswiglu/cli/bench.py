@@ -25,7 +25,7 @@ def add_parser(commands: Any) -> None:
         "torch, JAX, QuACK and flash-swiglu-mlp, from CUDA graphs, on rotating weights, in turns.",
     )
     source = bench.add_mutually_exclusive_group(required=True)
-    source.add_argument("--suite", choices=["paper", "mlp", "quick"])
+    source.add_argument("--suite", choices=["paper", "mlp", "random", "quick"])
     source.add_argument(
         "--from", dest="source", type=Path, metavar="FILE", help="no run: a JSON that was kept"
     )

@@ -13,12 +13,14 @@ def find(suite: str) -> Found:
     Parameters
     ----------
     suite : str
-        "paper", "mlp" or "quick".
+        "paper", "mlp", "random" or "quick".
     """
     from . import _jax, _own, _quack, _torch, _triton
 
     if suite == "mlp":
         parts = [_own.mlp(), _torch.mlp()]
+    elif suite == "random":
+        parts = [_own.gate_up()]
     else:
         parts = [_own.gate_up(), _torch.gate_up(), _jax.gate_up(), _quack.gate_up()]
         parts.append(_triton.gate_up())

@@ -1,0 +1,166 @@
+"""PairMulStore in stock CUTLASS GEMMs, compiled with NVRTC as the build does: no nvcc, no GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from build_scripts import toolchain
+from build_scripts.compile import LINKER_OPTIONS, PROGRAM_OPTIONS, Resources, parse_resources
+
+KERNELS = Path(__file__).parent.parent / "kernels_cu"
+SOURCE = Path(__file__).parent / "kernels" / "stock_gemm_pair_mul_store.cu"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel of the translation unit, and what a consumer thread does for one tile.
+
+    Accumulators are those of a thread. The loops over sub-tiles are unrolled, so that counts of
+    instructions are counts per tile.
+    """
+
+    name: str
+    accumulators: int
+    granularity: int
+    sub_tiles: int
+    gemm: bool = True
+
+    @property
+    def results(self) -> int:
+        return self.accumulators // 2
+
+
+ENTRIES = [
+    Entry("pingpong_groups_of_8", 128 * 128 // 128, 8, sub_tiles=2 * 2),
+    Entry("cooperative_even_odd", 128 * 256 // 256, 1, sub_tiles=1 * 4),
+    Entry("outside_groups_of_8", 64 * 256 // 128, 8, sub_tiles=1 * 4, gemm=False),
+    Entry("outside_even_odd", 64 * 256 // 128, 1, sub_tiles=1 * 4, gemm=False),
+]
+for_each = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+for_gemms = pytest.mark.parametrize(
+    "entry", [entry for entry in ENTRIES if entry.gemm], ids=lambda entry: entry.name
+)
+
+
+def disassembler() -> str:
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations if spec else ():
+        for path in sorted(Path(folder).glob("*/bin/nvdisasm*")):
+            return str(path)
+    path = shutil.which("nvdisasm")
+    assert path, "no nvdisasm here: pip install nvidia-cuda-nvdisasm"
+    return path
+
+
+def by_entry(found: dict[str, object]) -> dict[str, object]:
+    """Mangled names -> the entry each contains."""
+    return {
+        entry.name: value
+        for entry in ENTRIES
+        for mangled, value in found.items()
+        if entry.name in mangled
+    }
+
+
+@dataclass(frozen=True)
+class Compiled:
+    resources: dict[str, Resources]
+    sass: dict[str, list[str]]  # mnemonics, with their suffixes
+    log: str
+
+    def count(self, entry: Entry, mnemonic: str) -> int:
+        """How often an instruction occurs; MUFU counts MUFU.EX2 too."""
+        return sum(
+            found == mnemonic or found.startswith(f"{mnemonic}.") for found in self.sass[entry.name]
+        )
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> Compiled:
+    toolchain.preload()
+    from cuda.core import Linker, LinkerOptions, Program, ProgramOptions
+
+    options = ProgramOptions(
+        name=SOURCE.name, include_path=toolchain.include_path(KERNELS), **PROGRAM_OPTIONS
+    )
+    warnings = io.StringIO()
+    program = Program(SOURCE.read_text(), "c++", options)
+    linker = Linker(
+        program.compile("ltoir", logs=warnings), options=LinkerOptions(**LINKER_OPTIONS)
+    )
+    cubin = tmp_path_factory.mktemp("cubin") / "stock.cubin"
+    cubin.write_bytes(bytes(linker.link("cubin").code))
+    log = linker.get_info_log()
+
+    text = subprocess.run(
+        [disassembler(), "-c", str(cubin)], capture_output=True, text=True, check=True
+    ).stdout
+    _, *parts = re.split(r"^//-+ \.text\.(\w+) +-+$", text, flags=re.MULTILINE)
+    instruction = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][A-Z0-9_.]*)")
+    sass = {
+        name: instruction.findall(code) for name, code in zip(parts[::2], parts[1::2], strict=True)
+    }
+    return Compiled(by_entry(parse_resources(log)), by_entry(sass), warnings.getvalue() + log)
+
+
+def test_every_kernel_is_there(compiled):
+    names = {entry.name for entry in ENTRIES}
+    assert compiled.resources.keys() == names
+    assert compiled.sass.keys() == names
+
+
+def test_the_header_warns_of_nothing(compiled):
+    assert "pair_mul_store.hpp" not in compiled.log
+
+
+def test_ptxas_gave_nothing_up(compiled):
+    assert not re.search(r"wgmma.*serialized|setmaxnreg.*ignored", compiled.log, re.IGNORECASE)
+
+
+@for_each
+def test_nothing_spills(compiled, entry):
+    found = compiled.resources[entry.name]
+    assert (found.spill_store_bytes, found.spill_load_bytes, found.stack_bytes) == (0, 0, 0)
+
+
+@for_gemms
+def test_the_gemm_multiplies_and_loads_by_tma(compiled, entry):
+    assert compiled.count(entry, "HGMMA") >= 64 // 16
+    assert compiled.count(entry, "UTMALDG") >= 2
+
+
+@for_each
+def test_every_sub_tile_is_stored_by_tma_alone(compiled, entry):
+    assert compiled.count(entry, "UTMASTG") == entry.sub_tiles
+    assert compiled.count(entry, "STG") == 0
+
+
+@for_each
+def test_the_activation_is_two_special_functions_a_result(compiled, entry):
+    assert compiled.count(entry, "MUFU.EX2") == entry.results
+    assert compiled.count(entry, "MUFU.RCP") == entry.results
+
+
+@for_each
+def test_a_result_is_rounded_once_and_nothing_else_is(compiled, entry):
+    """No accumulator is rounded for a D that nobody stores."""
+    per_instruction = 2  # F2FP packs two
+    assert compiled.count(entry, "F2FP") == entry.results / per_instruction
+
+
+@for_each
+def test_results_reach_shared_memory_as_their_layout_allows(compiled, entry):
+    matrices, halves = compiled.count(entry, "STSM"), compiled.count(entry, "STS.U16")
+    if entry.granularity == 1:
+        assert (matrices, halves) == (0, entry.results)
+    else:
+        assert (matrices, halves) == (entry.results / 8, 0)
+    assert compiled.count(entry, "ST") == 0, "a pointer to shared memory became a generic one"
