@@ -3,18 +3,26 @@
     swiglu(x, w_gate, w_up)       = silu(x @ w_gate) * (x @ w_up)
     mlp(x, w_gate, w_up, w_down)  = swiglu(x, w_gate, w_up) @ w_down
 
-Importing it touches neither CuPy nor CUDA.
+Importing it touches neither CuPy nor CUDA, and loads its modules when they are first used.
 """
 
-from .explanation import Explanation, explain
-from .functional import mlp, swiglu
-from .gated_mlp import GatedMLP
-from .packed import PackedWeights, pack
-from .variant import KernelsUnavailableError, Variant, variants
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .explanation import Explanation, explain
+    from .functional import mlp, swiglu
+    from .gated_mlp import GatedMLP
+    from .packed import PackedWeights, pack
+    from .select import DeviceInfo
+    from .variant import KernelsUnavailableError, Variant, variants
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DeviceInfo",
     "Explanation",
     "GatedMLP",
     "KernelsUnavailableError",
@@ -27,3 +35,29 @@ __all__ = [
     "swiglu",
     "variants",
 ]
+
+_MODULES = {
+    "DeviceInfo": "select",
+    "Explanation": "explanation",
+    "GatedMLP": "gated_mlp",
+    "KernelsUnavailableError": "variant",
+    "PackedWeights": "packed",
+    "Variant": "variant",
+    "explain": "explanation",
+    "mlp": "functional",
+    "pack": "packed",
+    "swiglu": "functional",
+    "variants": "variant",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import arrays, functional, problem, select
-from .models import MLPWeights, load_gguf, load_safetensors
+
+if TYPE_CHECKING:
+    from .models import MLPWeights
 
 
 class GatedMLP:
@@ -123,6 +125,8 @@ class GatedMLP:
         FileNotFoundError, TypeError, ValueError
             Naming what is there when the file, the layer or a tensor is not.
         """
+        from .models import load_safetensors
+
         _check_device(device)
         return cls._from_weights(load_safetensors(path, layer), device, variant)
 
@@ -136,6 +140,8 @@ class GatedMLP:
         variant: str = "auto",
     ) -> GatedMLP:
         """The MLP of one layer of a GGUF file, dequantised to BF16; as `from_safetensors`."""
+        from .models import load_gguf
+
         _check_device(device)
         return cls._from_weights(load_gguf(path, layer), device, variant)
 

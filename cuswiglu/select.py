@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import warnings
 from collections.abc import Sequence
@@ -181,5 +180,7 @@ def fingerprint() -> str:
 
 
 def fingerprint_of(kernels: Sequence[Variant]) -> str:
+    import hashlib
+
     hashes = "".join(sorted(kernel.sha256 for kernel in kernels))
     return hashlib.sha256(hashes.encode()).hexdigest()[:16]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -162,6 +161,8 @@ def _warn_old(path: Path) -> None:
 
 def write(table: Table, path: Path) -> None:
     """Write a table whole or not at all, readable by its owner alone."""
+    import tempfile  # costs more to import than the rest of the package
+
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,6 +204,8 @@ def cubin(variant: Variant, folder: Path = CUBINS) -> bytes:
     KernelsUnavailableError
         If the file is missing or differs from what was built.
     """
+    import hashlib
+
     path = folder / variant.cubin
     try:
         code = path.read_bytes()
