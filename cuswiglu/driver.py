@@ -132,7 +132,7 @@ class Driver:
             check(cuda.cuDeviceGetAttribute(a, device), "cuDeviceGetAttribute") for a in ask
         )
         name = check(cuda.cuDeviceGetName(64, device), "cuDeviceGetName")
-        return DeviceInfo(name.split(b"\0")[0].decode(), (major, minor), count)
+        return DeviceInfo(name.split(b"\0")[0].decode(), (major, minor), count, self.version())
 
     def kernel(self, code: bytes, key: str, entry: str, index: int, shared_bytes: int) -> Any:
         """An entry point of a cubin, ready on the current device `index`; loaded once.

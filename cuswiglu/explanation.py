@@ -86,7 +86,7 @@ def explain(
     kernels = [kernel for kernel in variants() if kernel.gated]
     obstacles = {k.name: why for k in kernels if (why := k.obstacle(described)) is not None}
     able = [kernel for kernel in kernels if kernel.name not in obstacles]
-    measured = tuned.lookup(described, device.name, select.fingerprint())
+    measured = tuned.lookup(described, device.name, select.measured_with(device))
     return Explanation(
         described, device, choice, measured, select.estimates(described, device, able), obstacles
     )

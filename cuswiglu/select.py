@@ -23,6 +23,7 @@ class DeviceInfo:
     name: str
     capability: tuple[int, int]
     multiprocessors: int
+    driver: str = ""  # the CUDA version it supports, as "12.9"
 
     @property
     def runs_kernels(self) -> bool:
@@ -150,7 +151,7 @@ def _best(
     problem: Problem, device: DeviceInfo, able: Sequence[Variant], *, whole_choice: bool
 ) -> Choice:
     """The tuned table's entry where it has one among `able`, else the cheapest estimate."""
-    entry = tuned.lookup(problem, device.name, fingerprint())
+    entry = tuned.lookup(problem, device.name, measured_with(device))
     if entry is not None:
         if entry.variant == PORTABLE and whole_choice:
             return Choice(PORTABLE, PORTABLE, reason=f"measured: {entry.us:.1f} us")
@@ -168,18 +169,20 @@ def estimates(
 ) -> list[cost.Estimate]:
     """What the cost model says of each kernel, cheapest first."""
     user, packaged = tuned.tables()
-    own = user.rates if (user.gpu, user.kernels) == (device.name, fingerprint()) else {}
+    here = (device.name, measured_with(device))
+    own = user.rates if (user.gpu, user.measured_with) == here else {}
     rates = {**packaged.rates, **own}
     found = [cost.estimate(kernel, problem, device.multiprocessors, rates) for kernel in kernels]
     return sorted(found, key=lambda estimate: (estimate.us, estimate.kernel.name))
 
 
-def fingerprint() -> str:
-    """A short hash of the kernels that are compiled: what a measurement was made with."""
-    return fingerprint_of(variants())
+def measured_with(device: DeviceInfo) -> str:
+    """What a measurement here is made with, and counts for: these kernels, and this driver."""
+    return f"kernels {fingerprint_of(variants())}, driver {device.driver}"
 
 
 def fingerprint_of(kernels: Sequence[Variant]) -> str:
+    """A short hash of compiled kernels."""
     import hashlib
 
     hashes = "".join(sorted(kernel.sha256 for kernel in kernels))

@@ -51,10 +51,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Table:
-    """Choices and measured rates, tied to a GPU model and a set of kernels."""
+    """Choices and measured rates, tied to a GPU model, and to the kernels and the driver."""
 
     gpu: str
-    kernels: str
+    measured_with: str
     choices: dict[Key, Entry]
     rates: dict[str, Rates]
 
@@ -92,7 +92,7 @@ def parse(text: str) -> Table:
         }
         if not all(1 <= entry.raster_rows <= MAX_RASTER_ROWS for entry in choices.values()):
             raise ValueError(f"raster_rows must be from 1 to {MAX_RASTER_ROWS}")
-        return Table(str(content["gpu"]), str(content["kernels"]), choices, rates)
+        return Table(str(content["gpu"]), str(content["measured_with"]), choices, rates)
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError) as error:
         raise ValueError(f"it is damaged ({error!r})") from error
 
@@ -106,7 +106,12 @@ def serialise(table: Table) -> str:
         )
     ]
     rates = {name: [rate.step_us, rate.tile_us] for name, rate in sorted(table.rates.items())}
-    head = {"format": FORMAT, "gpu": table.gpu, "kernels": table.kernels, "rates": rates}
+    head = {
+        "format": FORMAT,
+        "gpu": table.gpu,
+        "measured_with": table.measured_with,
+        "rates": rates,
+    }
     body = json.dumps(head, indent=1)[:-2]
     return body + ',\n "choices": [\n  ' + ",\n  ".join(rows) + "\n ]\n}\n"
 
@@ -133,13 +138,13 @@ def tables() -> tuple[Table, Table]:
     return read(cache_path()), read(PACKAGED)
 
 
-def lookup(problem: Problem, gpu: str, kernels: str) -> Entry | None:
+def lookup(problem: Problem, gpu: str, measured_with: str) -> Entry | None:
     """The measured choice for a problem on a GPU model, the user's before the packaged one's.
 
-    The user's counts only for the very kernels it was measured with.
+    The user's counts only with the very kernels and driver it was measured with.
     """
     user, packaged = tables()
-    if user is not EMPTY and (user.gpu, user.kernels) == (gpu, kernels):
+    if user is not EMPTY and (user.gpu, user.measured_with) == (gpu, measured_with):
         found = user.choices.get(Key.of(problem))
         if found is not None:
             return found
@@ -153,8 +158,8 @@ def lookup(problem: Problem, gpu: str, kernels: str) -> Entry | None:
 @functools.cache
 def _warn_old(path: Path) -> None:
     warnings.warn(
-        f"cuswiglu ignores the tuned table {path}: it was measured with other kernels; write it "
-        "anew with `cuswiglu tune`",
+        f"cuswiglu ignores the tuned table {path}: it was measured with other kernels or "
+        "another driver; write it anew with `cuswiglu tune`",
         stacklevel=2,
     )
 
@@ -174,8 +179,8 @@ def write(table: Table, path: Path) -> None:
         raise
 
 
-def merge(old: Table, choices: Iterable[tuple[Key, Entry]], gpu: str, kernels: str) -> Table:
-    """A table with more choices; old ones stay if they are of the same GPU and kernels."""
-    same = (old.gpu, old.kernels) == (gpu, kernels)
+def merge(old: Table, choices: Iterable[tuple[Key, Entry]], gpu: str, measured_with: str) -> Table:
+    """A table with more choices; old ones stay if they are of the same GPU, kernels and driver."""
+    same = (old.gpu, old.measured_with) == (gpu, measured_with)
     kept: dict[Key, Entry] = dict(old.choices) if same else {}
-    return Table(gpu, kernels, kept | dict(choices), dict(old.rates) if same else {})
+    return Table(gpu, measured_with, kept | dict(choices), dict(old.rates) if same else {})

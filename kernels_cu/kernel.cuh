@@ -11,7 +11,7 @@
 //                  cooperative: each takes half of the rows of every tile
 //
 // Barriers (shared memory)
-//   full[stage]    1 arrival (own producer) and the stage's bytes, from all producers of the cluster
+//   full[stage]    1 arrival (own producer), and the stage's bytes from the cluster's producers
 //   empty[stage]   1 arrival a consumer warp, from all CTAs of the cluster that share its data
 //   named          one inside each consumer warpgroup, around its boxes of the result;
 //                  pingpong: one for each, which lets it start the products of a tile (its turn)
@@ -132,11 +132,11 @@ struct Kernel {
         store_pairs(smem, accum, consumer, stored, tile.m + first_row, tile.n, tma_out);
       } else {
         write([&](int v, int m) {
-        if constexpr (Traits::kFamily == Family::Plain) {
-          return Store::value(accum, v, m, 0);
-        } else {
-          return activation(Store::value(accum, v, m, 0)) * Store::value(accum, v, m, 1);
-        }
+          if constexpr (Traits::kFamily == Family::Plain) {
+            return Store::value(accum, v, m, 0);
+          } else {
+            return activation(Store::value(accum, v, m, 0)) * Store::value(accum, v, m, 1);
+          }
         });
       }
     }

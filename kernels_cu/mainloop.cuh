@@ -200,7 +200,9 @@ struct Mainloop {
   // Producer, before it exits: every stage has come back, so no peer will arrive here any more.
   CUTLASS_DEVICE static void drain(SharedStorage& smem, State& write) {
     CUTLASS_PRAGMA_UNROLL
-    for (int i = 0; i < Traits::kStages; ++i, ++write) smem.empty[write.index()].wait(write.phase());
+    for (int i = 0; i < Traits::kStages; ++i, ++write) {
+      smem.empty[write.index()].wait(write.phase());
+    }
   }
 };
 

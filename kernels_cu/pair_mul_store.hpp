@@ -1,5 +1,5 @@
-// PairMulStore: a node of CUTLASS's SM90 epilogue visitor trees. The GEMM computes [M, 2N], its gate
-// and up columns interleaved; the node stores Y[M, N] = activation(gate) * up. Nothing else is stored.
+// PairMulStore: a node of CUTLASS's SM90 epilogue visitor trees. The GEMM computes [M, 2N], gate
+// and up columns interleaved; the node stores Y[M, N] = activation(gate) * up, alone.
 //
 // Use: make the tree, and give it to the epilogue's CollectiveBuilder as its FusionCallbacks:
 //   using Node = cuswiglu::PairMulStore<2, EpilogueTile, 8>;  // stages, sub-tile, granularity

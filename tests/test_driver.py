@@ -85,7 +85,7 @@ def test_a_driver_that_did_not_start_is_tried_again(gpu):
 
 def test_a_device_is_described_by_the_driver():
     fake = FakeDriver(name=b"NVIDIA A100", capability=(8, 0), multiprocessors=108)
-    assert Driver(fake).device_info(0) == DeviceInfo("NVIDIA A100", (8, 0), 108)
+    assert Driver(fake).device_info(0) == DeviceInfo("NVIDIA A100", (8, 0), 108, "12.9")
 
 
 @pytest.mark.parametrize("use", [load, functools.partial(Driver.device_info, index=0)])

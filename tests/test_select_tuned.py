@@ -126,7 +126,7 @@ def test_a_table_of_another_gpu_changes_nothing(tables):
     before = select(ASKED, H200)
     tables(user=table_for(ASKED, "cublas", gpu="NVIDIA H100 PCIe"))
     assert select(ASKED, H200) == before
-    other = DeviceInfo("NVIDIA H100 PCIe", (9, 0), 114)
+    other = DeviceInfo("NVIDIA H100 PCIe", (9, 0), 114, H200.driver)
     assert select(ASKED, other).backend == "cublas"
 
 

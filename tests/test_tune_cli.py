@@ -158,7 +158,7 @@ def test_choices_go_to_the_users_table(tune):
     found = tune(*SIZES, "--tokens", "64,500")
     assert (found.status, found.err) == (0, "")
     written = tuned.read(tune.path)
-    assert (written.gpu, written.kernels) == (H200.name, select.fingerprint())
+    assert (written.gpu, written.measured_with) == (H200.name, select.measured_with(H200))
     assert set(written.choices) == {
         Key(gated, m, n, k, "k")
         for m in (64, 512)

@@ -18,7 +18,7 @@ USER, PACKAGED = entry("user's"), entry("packaged")
 
 
 def found(asked=ASKED, gpu=H200.name, kernels=None):
-    return lookup(asked, gpu, select.fingerprint() if kernels is None else kernels)
+    return lookup(asked, gpu, select.measured_with(H200) if kernels is None else kernels)
 
 
 def holds(chosen, asked=ASKED, **changes):
@@ -117,19 +117,27 @@ def test_a_forgotten_table_is_read_as_a_new_process_does(tables):
 
 def test_the_fingerprint_is_that_of_the_code_whatever_its_order():
     kernels = list(select.variants())
-    assert select.fingerprint() == select.fingerprint_of(kernels[::-1])
-    assert len(select.fingerprint()) == 16
+    assert select.fingerprint_of(kernels) == select.fingerprint_of(kernels[::-1])
+    assert len(select.fingerprint_of(kernels)) == 16
 
 
 @pytest.mark.parametrize("index", [0, -1])
 def test_the_fingerprint_changes_with_any_kernels_code(index):
     kernels = list(select.variants())
+    before = select.fingerprint_of(kernels)
     kernels[index] = dataclasses.replace(kernels[index], sha256="0" * 64)
-    assert select.fingerprint_of(kernels) != select.fingerprint()
+    assert select.fingerprint_of(kernels) != before
 
 
 def test_the_fingerprint_changes_with_the_number_of_kernels():
-    assert select.fingerprint_of(select.variants()[1:]) != select.fingerprint()
+    kernels = select.variants()
+    assert select.fingerprint_of(kernels[1:]) != select.fingerprint_of(kernels)
+
+
+def test_a_measurement_counts_for_one_driver():
+    newer = dataclasses.replace(H200, driver="13.0")
+    assert select.measured_with(newer) != select.measured_with(H200)
+    assert select.fingerprint_of(select.variants()) in select.measured_with(H200)
 
 
 # Adding to a table
@@ -144,7 +152,7 @@ def test_new_choices_join_the_old_ones_and_replace_those_of_the_same_key():
     assert {key: chosen.variant for key, chosen in new.choices.items()} == dict(
         zip(KEYS, "acd", strict=True)
     )
-    assert (new.gpu, new.kernels, new.rates) == ("GPU", "hash", RATES)
+    assert (new.gpu, new.measured_with, new.rates) == ("GPU", "hash", RATES)
 
 
 @pytest.mark.parametrize(("gpu", "kernels"), [("another", "hash"), ("GPU", "another")])

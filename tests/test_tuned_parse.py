@@ -15,7 +15,14 @@ from cuswiglu.tuned import EMPTY, FORMAT, Key, Table, parse, serialise
 KEY = Key(True, 64, 96, 128, "k")
 TEXT = serialise(Table("GPU", "hash", {KEY: entry("dual")}, {"dual": Rates(0.5, 2.0)}))
 PATHS = [
-    *[("format",), ("gpu",), ("kernels",), ("rates",), ("rates", "dual"), ("rates", "dual", 0)],
+    *[
+        ("format",),
+        ("gpu",),
+        ("measured_with",),
+        ("rates",),
+        ("rates", "dual"),
+        ("rates", "dual", 0),
+    ],
     *[("choices",), ("choices", 0)],
     *[("choices", 0, field) for field in json.loads(TEXT)["choices"][0]],
 ]

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         tuned.read(path),
         [tuning.best(shape, times) for shape, times in measured.items()],
         device.name,
-        select.fingerprint(),
+        select.measured_with(device),
     )
     if options.fit:
         table.rates.update(tuning.fit_rates(measured, device.multiprocessors))
