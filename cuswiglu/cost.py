@@ -44,6 +44,11 @@ class Estimate:
     waves: float
     us: float
 
+    @property
+    def evenness(self) -> float:
+        """Share of the launch's tile slots that hold a tile: 1 where every wave is full."""
+        return self.clusters / (self.waves * self.resident)
+
 
 def analytic_rates(kernel: Variant) -> Rates:
     """Rates from the tile alone, for an instance that was never measured."""

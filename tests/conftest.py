@@ -56,6 +56,14 @@ def tables(monkeypatch, tmp_path):
 
 
 @pytest.fixture
+def any_evenness(monkeypatch):
+    """Small products of one weight take our kernels too, though cuBLAS would split their K."""
+    from cuswiglu import select
+
+    monkeypatch.setattr(select, "EVEN_ENOUGH", 0)
+
+
+@pytest.fixture
 def gpu(monkeypatch):
     """An H200 behind a recorded driver, and a process that has not used it yet.
 

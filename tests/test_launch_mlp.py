@@ -10,6 +10,8 @@ from problems import weight
 
 from cuswiglu import arrays
 
+pytestmark = pytest.mark.usefixtures("any_evenness")
+
 BY_FUNCTION = pytest.mark.parametrize("function", ["mlp", "GatedMLP"])
 KERNELS = {entry: kernel for kernel in [*GATED, *PLAIN] for _, entry in kernel.entries}
 

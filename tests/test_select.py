@@ -185,6 +185,7 @@ def test_auto_picks_an_instance_that_can_compute_the_problem(m, n, k, major):
     assert select(asked, H200) == choice
 
 
+@pytest.mark.usefixtures("any_evenness")
 def test_auto_and_a_family_pass_over_instances_with_an_obstacle():
     """Whichever single instance can compute the problem is taken, wherever it stands."""
     narrow = [dataclasses.replace(kernel, n_multiple=1024) for kernel in variants()]

@@ -17,6 +17,7 @@ SIZES = [(1, 8, 8), (64, 96, 128), (1000, 4864, 896), (5000, 3584, 18944)]
 BY_SIZE = pytest.mark.parametrize(("m", "n", "k"), SIZES)
 
 
+@pytest.mark.usefixtures("any_evenness")
 @BY_SIZE
 def test_one_weight_takes_a_plain_kernel(m, n, k):
     choice = select(dataclasses.replace(plain_problem(), m=m, n=n, k=k), H200)
@@ -83,6 +84,7 @@ def test_n_major_weights_that_no_kernel_takes_go_the_portable_path_with_a_warnin
     assert len(record) == 1
 
 
+@pytest.mark.usefixtures("any_evenness")
 def test_an_n_major_down_projection_takes_a_kernel_that_has_the_entry():
     both = with_layouts(PLAIN[0], "k", "n")
     with warnings.catch_warnings():
@@ -125,3 +127,23 @@ def test_the_warning_of_packed_weights_names_what_is_wrong_with_them():
     with pytest.warns(UserWarning, match="portable path") as record:
         select(unaligned, H200, "auto", [*GATED, packed_kernel()])
     assert "x's address is a multiple of 2 bytes only" in str(record[0].message)
+
+
+@pytest.mark.parametrize("m", [1, 64, 512, 1024])
+def test_a_down_projection_of_few_tiles_goes_to_cublas_which_splits_k(m):
+    choice = select(plain_problem(m=m, n=896, k=4864), H200)
+    assert (choice.backend, choice.kernel) == ("cublas", None)
+    assert "cuBLAS splits K" in choice.reason
+
+
+def test_a_down_projection_of_full_waves_takes_our_kernel():
+    assert select(plain_problem(m=4096, n=8192, k=29568), H200).kernel in PLAIN
+
+
+def test_gate_and_up_stay_on_our_kernels_however_few_their_tiles():
+    assert select(problem(m=1, n=896, k=4864), H200).backend == "sm90"
+
+
+def test_a_named_plain_kernel_runs_however_few_its_tiles():
+    name = PLAIN[0].name
+    assert select(plain_problem(m=64, n=896, k=4864), H200, name).variant == name
