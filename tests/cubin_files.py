@@ -75,12 +75,16 @@ def _disassembler() -> str:
     return path
 
 
-@functools.cache
-def sass(name: str) -> dict[str, str]:
-    """The instructions of a cubin: section of code -> text."""
-    path = CUBINS / KERNELS[name].cubin
+def disassemble(path: Path) -> dict[str, str]:
+    """The instructions of a cubin file: section of code -> text."""
     text = subprocess.run(
         [_disassembler(), "-c", str(path)], capture_output=True, text=True, check=True
     ).stdout
-    _, *parts = re.split(r"^//-+ \.text\.(\w+) -+$", text, flags=re.MULTILINE)
+    _, *parts = re.split(r"^//-+ \.text\.(\w+) +-+$", text, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+@functools.cache
+def sass(name: str) -> dict[str, str]:
+    """The instructions of a kernel's cubin: section of code -> text."""
+    return disassemble(CUBINS / KERNELS[name].cubin)

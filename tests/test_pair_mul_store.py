@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cubin_files import disassemble
 
 from build_scripts import toolchain
 from build_scripts.compile import LINKER_OPTIONS, PROGRAM_OPTIONS, Resources, parse_resources
@@ -48,16 +46,6 @@ for_each = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.nam
 for_gemms = pytest.mark.parametrize(
     "entry", [entry for entry in ENTRIES if entry.gemm], ids=lambda entry: entry.name
 )
-
-
-def disassembler() -> str:
-    spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations if spec else ():
-        for path in sorted(Path(folder).glob("*/bin/nvdisasm*")):
-            return str(path)
-    path = shutil.which("nvdisasm")
-    assert path, "no nvdisasm here: pip install nvidia-cuda-nvdisasm"
-    return path
 
 
 def by_entry(found: dict[str, object]) -> dict[str, object]:
@@ -105,14 +93,8 @@ def compiled(tmp_path_factory) -> Compiled:
     cubin.write_bytes(bytes(linker.link("cubin").code))
     log = linker.get_info_log()
 
-    text = subprocess.run(
-        [disassembler(), "-c", str(cubin)], capture_output=True, text=True, check=True
-    ).stdout
-    _, *parts = re.split(r"^//-+ \.text\.(\w+) +-+$", text, flags=re.MULTILINE)
     instruction = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][A-Z0-9_.]*)")
-    sass = {
-        name: instruction.findall(code) for name, code in zip(parts[::2], parts[1::2], strict=True)
-    }
+    sass = {name: instruction.findall(code) for name, code in disassemble(cubin).items()}
     return Compiled(by_entry(parse_resources(log)), by_entry(sass), warnings.getvalue() + log)
 
 
