@@ -12,11 +12,20 @@ from typing import Any
 from .select import DeviceInfo
 
 MINIMUM_DRIVER = 12000  # CUDA 12.0: the first that loads our cubins (driver 525)
-_TENSOR_MAP_BYTES = 128
+NO_DRIVER = "no NVIDIA driver was found here: the kernels need a Hopper GPU and driver 525 or newer"
 
 
 class DriverError(RuntimeError):
     """A CUDA driver call failed, or the driver cannot be used."""
+
+
+def installed() -> bool:
+    """Whether there is a driver library on this machine at all."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 @functools.cache
@@ -80,10 +89,7 @@ class Driver:
         try:
             status = cuda.cuInit(0)
         except RuntimeError as error:  # cuda-python finds no libcuda
-            raise DriverError(
-                "no NVIDIA driver was found here: the kernels need a Hopper GPU and driver 525 or "
-                "newer"
-            ) from error
+            raise DriverError(NO_DRIVER) from error
         check(status, "cuInit (is there an NVIDIA GPU?)")
         self._version = int(check(cuda.cuDriverGetVersion(), "cuDriverGetVersion"))
         if self._version < MINIMUM_DRIVER:

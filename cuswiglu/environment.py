@@ -93,6 +93,8 @@ def _version(package: str) -> str:
 
 def _gpus() -> tuple[str, list[Gpu], str]:
     """The driver's CUDA version, its GPUs, and what is wrong, if anything."""
+    if not driver.installed():
+        return "", [], driver.NO_DRIVER
     try:
         cuda = driver.driver()
         version, count = cuda.version(), cuda.device_count()
