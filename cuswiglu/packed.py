@@ -31,6 +31,9 @@ class PackedWeights:
     array: Any
     granularity: int
 
+    def __post_init__(self) -> None:
+        _check_granularity(self.granularity)
+
     @property
     def k(self) -> int:
         """Hidden size."""
@@ -49,6 +52,11 @@ class PackedWeights:
 
     def __repr__(self) -> str:
         return f"PackedWeights(K={self.k}, N={self.n}, granularity={self.granularity})"
+
+
+def _check_granularity(granularity: int) -> None:
+    if granularity not in GRANULARITIES:
+        raise ValueError(f"granularity must be 8 or 1, got {granularity!r}")
 
 
 def split(array: Any, granularity: int) -> tuple[Any, Any]:
@@ -80,8 +88,7 @@ def pack(w_gate: Any, w_up: Any, *, granularity: int = 8, stream: Any = None) ->
     TypeError, ValueError
         Naming the argument.
     """
-    if granularity not in GRANULARITIES:
-        raise ValueError(f"granularity must be 8 or 1, got {granularity!r}")
+    _check_granularity(granularity)
     gate, up = problem.view_all(stream, w_gate=w_gate, w_up=w_up)
     problem.check_weights(gate, up)
     k, n = gate.shape

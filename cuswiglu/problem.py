@@ -179,9 +179,28 @@ def check_gate_up(weights: Sequence[ArrayView], down: ArrayView | None = None) -
     """Gate and up, packed or not, and the down projection fit each other."""
     if not weights[0].packing:
         check_weights(weights[0], weights[1], down)
-    elif down is not None:
+        return
+    check_packed(weights[0])
+    if down is not None:
         check_weight(down, intermediate(weights), "N, half of the packed columns")
         check_same_device([weights[0], down])
+
+
+def check_packed(packed: ArrayView) -> None:
+    """Packed weights are whole turns of rows along K, as `cuswiglu.pack` makes them."""
+    turn = 2 * packed.packing
+    if (
+        packed.ndim != 2
+        or packed.empty
+        or packed.shape[1] % turn
+        or (packed.strides[0] != 1 and packed.shape[0] > 1)
+        or packed.strides[1] < packed.shape[0]
+    ):
+        raise ValueError(
+            f"w_gate's packed array must be (2N, K), contiguous along K, with 2N a multiple of "
+            f"{turn}, got shape {packed.shape[::-1]} and strides {packed.strides[::-1]} "
+            "(elements): make it with cuswiglu.pack"
+        )
 
 
 def check_weights(gate: ArrayView, up: ArrayView, down: ArrayView | None = None) -> None:
