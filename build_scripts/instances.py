@@ -38,8 +38,6 @@ class Instance:
     cluster_m: int
     cluster_n: int
     raster_rows: int = 16
-    suffix: str = ""
-    defines: tuple = ()
 
     @property
     def name(self) -> str:
@@ -132,7 +130,7 @@ class Instance:
     def source(self) -> str:
         """The translation unit: one entry per weight layout."""
         mma_n = self.columns if self.columns <= 256 else self.block_n
-        lines = ["#define CUTLASS_ENABLE_GDC_FOR_SM90", *("#define " + d for d in self.defines)]
+        lines = ["#define CUTLASS_ENABLE_GDC_FOR_SM90"]
         if not {mma_n, self.out_box_n} <= set(COMMON_WIDTHS):
             lines.append("#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED")
         lines.append('#include "kernel.cuh"')
@@ -157,8 +155,8 @@ class Instance:
         return "\n".join(lines) + "\n"
 
 
-#: Every instance wins somewhere on an H200, or is the one of its kind: measured in
-#: kernels_cu/RESULTS.md, which also says what was tried and lost.
+#: Those that won on an H200 and their siblings without a cluster, and one or two of every other
+#: kind; kernels_cu/RESULTS.md has the measurements, and what was tried and lost.
 INSTANCES = tuple(
     Instance(family, schedule, block_m, block_n, cluster_m, cluster_n)
     for family, schedule, block_m, block_n, clusters in (

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from .cost import Rates
 from .problem import Problem
@@ -22,6 +23,21 @@ PACKAGED = Path(__file__).parent / "tuned_h200.json"
 MAX_BYTES = 4 << 20
 MAX_RASTER_ROWS = 2**31 - 1  # a 32-bit kernel argument
 M_STEP = 64  # rows that share a choice: one WGMMA
+
+
+class Sized(Protocol):
+    """What a key is made of: `Problem` has it, and so has `tuning.Shape`."""
+
+    @property
+    def gated(self) -> bool: ...
+    @property
+    def m(self) -> int: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def k(self) -> int: ...
+    @property
+    def major(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -35,9 +51,10 @@ class Key:
     major: str
 
     @classmethod
-    def of(cls, problem: Problem) -> Key:
-        m = -(-problem.m // M_STEP) * M_STEP
-        return cls(problem.gated, m, problem.n, problem.k, problem.major)
+    def of(cls, asked: Sized) -> Key:
+        """The key that a problem, or a shape to tune, falls under."""
+        m = -(-asked.m // M_STEP) * M_STEP
+        return cls(asked.gated, m, asked.n, asked.k, asked.major)
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,7 @@ def measure(
 def best(shape: Shape, times: Mapping[tuple[str, int], float]) -> tuple[tuned.Key, tuned.Entry]:
     """The fastest of what was measured, as a tuned table has it."""
     (name, raster), us = min(times.items(), key=lambda item: item[1])
-    m = -(-shape.m // tuned.M_STEP) * tuned.M_STEP
-    key = tuned.Key(shape.gated, m, shape.n, shape.k, shape.major)
-    return key, tuned.Entry(name, max(1, raster), round(us, 2))
+    return tuned.Key.of(shape), tuned.Entry(name, max(1, raster), round(us, 2))
 
 
 def fit_rates(

@@ -71,10 +71,10 @@ struct Traits {
   static_assert(kWeightN / kClusterM % 8 == 0, "a multicast slice is whole swizzle atoms");
   static_assert(kMajorB == Major::K || kBlockN % 32 == 0, "N-major boxes are 64 or 32 wide");
 
-  // Columns of a TMA box of the result, and of N-major weights: a swizzle's span, or, where none
-  // tiles kBlockN, one unswizzled box of the result.
+  // Columns of a TMA box of N-major weights: a swizzle's span.
   static constexpr int kBoxN = kBlockN % 64 == 0 ? 64 : kBlockN % 32 == 0 ? 32 : kBlockN;
-  // The result is stored by boxes of kRowBox rows: narrow ones, so that a few suffice.
+  // Columns of a TMA box of the result, which has kRowBox rows: a narrow one, so that its buffers
+  // leave room for stages; unswizzled where no swizzle tiles kBlockN.
   static constexpr int kOutBoxN = kBlockN % 32 == 0 ? 32 : kBlockN;
 
   // Gate and up in one WGMMA while that is at most 256 wide, else in one each.
