@@ -19,6 +19,7 @@ from .instances import BLOCK_K, INSTANCES, THREADS, Instance
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
 OUTPUT = ROOT / "cuswiglu" / "cubins"
+ABLATED = ROOT / "build" / "ablations"
 MANIFEST_FORMAT = 1
 HEADERS = (".cuh", ".hpp")
 NOTES = ".built.json"  # beside the cubins: what need not be compiled again
@@ -55,12 +56,11 @@ def manifest_row(instance: Instance, source: str, built: Row) -> Row:
         "block_n": instance.block_n,
         "block_k": BLOCK_K,
         "cluster_m": instance.cluster_m,
-        "cluster_n": instance.cluster_n,
         "stages": instance.stages,
         "threads": THREADS,
         "shared_bytes": instance.shared_bytes,
         "raster_rows": instance.raster_rows,
-        "splits": instance.splits,
+        "widths": {major: instance.widths(major) for major in instance.majors},
         "boxes": instance.boxes,
         "limits": {"n_multiple": 8, "k_multiple": 8, "alignment_bytes": 16},
         "cubin": f"{instance.name}.cubin",

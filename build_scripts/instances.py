@@ -13,10 +13,22 @@ SHARED_BYTES = 227 * 1024  # of an SM, for one CTA
 BARRIER_SPACE = 1024
 MAX_STAGES = 8
 MIN_OUT_STAGES, MAX_OUT_STAGES = 2, 4
-ROW_BOX = 64  # rows of a WGMMA, and of a TMA box of X or of the result
+MMA_ROWS = 64  # of a WGMMA, and of a TMA box of the result
+OUT_BOX_N = 32  # columns of a TMA box of the result
+MIN_WIDTH = 64  # of a column of tiles
+MAX_NARROWING = 32  # columns: each width is a code path of its own
 
 #: How a weight lies in memory -> the name CuTe has for it.
 MAJORS = {"k": "K", "n": "MN", "p8": "K", "p1": "K"}
+#: Families -> the names they have in the kernels' sources.
+FAMILIES = {
+    "dual": "Dual",
+    "sync": "Sync",
+    "sync-late": "SyncLate",
+    "sync-bare": "SyncBare",
+    "interleave": "Interleave",
+    "plain": "Plain",
+}
 #: Of packed weights, the columns that gate and up take turns by.
 PACKINGS = {"p8": 8, "p1": 1}
 #: Widths of WGMMA that CuTe's small header has (BF16); others cost a larger header.
@@ -31,18 +43,17 @@ class Instance:
     default of a run-time argument).
     """
 
-    family: str  # dual, sync, interleave, plain
+    family: str  # of FAMILIES
     schedule: str  # pingpong, cooperative
     block_m: int
     block_n: int
     cluster_m: int
-    cluster_n: int
     raster_rows: int = 16
 
     @property
     def name(self) -> str:
         tile = f"{self.block_m}x{self.block_n}"
-        return f"{self.family}_{self.schedule}_{tile}_{self.cluster_m}x{self.cluster_n}"
+        return f"{self.family}_{self.schedule}_{tile}_{self.cluster_m}x1"
 
     @property
     def majors(self) -> tuple[str, ...]:
@@ -52,7 +63,7 @@ class Instance:
         return ("k", "n") if self.block_n % 32 == 0 else ("k",)
 
     def entry(self, major: str) -> str:
-        return f"{self.name}_{major}"
+        return f"{self.name}_{major}".replace("-", "_")
 
     @property
     def weight_n(self) -> int:
@@ -69,10 +80,20 @@ class Instance:
         """Rows of the tile that one consumer warpgroup computes and stores."""
         return self.block_m if self.schedule == "pingpong" else self.block_m // CONSUMERS
 
-    @property
-    def splits(self) -> bool:
-        """Whether tiles of the last wave can be halved along M."""
-        return self.warpgroup_m % (2 * ROW_BOX) == 0
+    def narrowing(self, major: str) -> int:
+        """Steps in which columns of tiles can be narrower than block_n; 0: they cannot.
+
+        Weights of a stage are moved in whole atoms of shared memory's layout.
+        """
+        if self.family in ("sync", "sync-late", "sync-bare") or self.schedule != "pingpong":
+            return 0
+        return {"k": 8, "p8": 8, "n": self.box_n, "p1": 0}[major]
+
+    def widths(self, major: str) -> list[int]:
+        """Widths that a column of tiles can have, widest first."""
+        step = self.narrowing(major)
+        narrowest = max(MIN_WIDTH, self.block_n - MAX_NARROWING)
+        return list(range(self.block_n, narrowest - 1, -step)) if step else [self.block_n]
 
     @property
     def box_n(self) -> int:
@@ -80,9 +101,9 @@ class Instance:
         return next((width for width in (64, 32) if self.block_n % width == 0), self.block_n)
 
     @property
-    def out_box_n(self) -> int:
-        """Columns of a TMA box of the result."""
-        return 32 if self.block_n % 32 == 0 else self.block_n
+    def slices(self) -> int:
+        """How many CTAs of a cluster load a part of each weight; two load one of a pair each."""
+        return 1 if self.family == "dual" and self.cluster_m == 2 else self.cluster_m
 
     @property
     def stage_bytes(self) -> int:
@@ -91,7 +112,7 @@ class Instance:
     @property
     def out_box_bytes(self) -> int:
         """One buffer of the result for every consumer."""
-        return CONSUMERS * ROW_BOX * self.out_box_n * ELEMENT_BYTES
+        return CONSUMERS * MMA_ROWS * OUT_BOX_N * ELEMENT_BYTES
 
     @property
     def stages(self) -> int:
@@ -118,38 +139,45 @@ class Instance:
         In a cluster, one CTA's multicast slice.
         """
         boxes = {
-            "x": [BLOCK_K, ROW_BOX // self.cluster_n, 128],
-            "out": [self.out_box_n, ROW_BOX, 64 if self.out_box_n == 32 else 16],
+            "x": [BLOCK_K, self.block_m, 128],
+            "out": [OUT_BOX_N, MMA_ROWS, 2 * OUT_BOX_N],
         }
         for major in self.majors:
-            along_k = [BLOCK_K, self.weight_n // self.cluster_m, 128]
-            along_n = [self.box_n, BLOCK_K // self.cluster_m, 2 * self.box_n]
+            along_k = [BLOCK_K, self.weight_n // self.slices, 128]
+            along_n = [self.box_n, BLOCK_K // self.slices, 2 * self.box_n]
             boxes[f"weight_{major}"] = along_n if major == "n" else along_k
         return boxes
 
+    def mma_widths(self) -> set[int]:
+        """Widths of WGMMA that the source needs."""
+        columns = {
+            width * self.columns // self.block_n
+            for major in self.majors
+            for width in self.widths(major)
+        }
+        return {OUT_BOX_N, *(n if n <= 256 else n // 2 for n in columns)}
+
     def source(self) -> str:
         """The translation unit: one entry per weight layout."""
-        mma_n = self.columns if self.columns <= 256 else self.block_n
         lines = ["#define CUTLASS_ENABLE_GDC_FOR_SM90"]
-        if not {mma_n, self.out_box_n} <= set(COMMON_WIDTHS):
+        if not self.mma_widths() <= set(COMMON_WIDTHS):
             lines.append("#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED")
         lines.append('#include "kernel.cuh"')
         for major in self.majors:
             arguments = (
                 self.entry(major),
-                self.family.capitalize(),
+                FAMILIES[self.family],
                 self.schedule.capitalize(),
                 self.block_m,
                 self.block_n,
                 self.cluster_m,
-                self.cluster_n,
                 self.stages,
                 self.out_stages,
                 MAJORS[major],
                 PACKINGS.get(major, 0),
+                self.narrowing(major),
                 self.shared_bytes,
                 self.box_n,
-                self.out_box_n,
             )
             lines.append(f"CUSWIGLU_ENTRY({', '.join(map(str, arguments))})")
         return "\n".join(lines) + "\n"
@@ -158,18 +186,23 @@ class Instance:
 #: Those that won on an H200 and their siblings without a cluster, and one or two of every other
 #: kind; kernels_cu/RESULTS.md has the measurements, and what was tried and lost.
 INSTANCES = tuple(
-    Instance(family, schedule, block_m, block_n, cluster_m, cluster_n)
+    Instance(family, schedule, block_m, block_n, cluster_m)
     for family, schedule, block_m, block_n, clusters in (
-        ("dual", "pingpong", 128, 96, ((1, 1), (2, 1))),
-        ("dual", "pingpong", 128, 80, ((1, 1), (2, 1))),
-        ("dual", "pingpong", 128, 64, ((1, 1), (2, 1))),
-        ("dual", "cooperative", 128, 128, ((1, 1), (2, 1))),
-        ("interleave", "pingpong", 128, 96, ((2, 1),)),
-        ("interleave", "cooperative", 128, 128, ((2, 1),)),
-        ("sync", "pingpong", 128, 96, ((1, 1),)),
-        ("plain", "pingpong", 128, 128, ((1, 1), (2, 1))),
-        ("plain", "pingpong", 128, 96, ((2, 1),)),
-        ("plain", "pingpong", 128, 192, ((2, 1),)),
+        ("dual", "pingpong", 128, 96, (1, 2)),
+        ("dual", "pingpong", 128, 88, (2,)),
+        ("dual", "pingpong", 128, 80, (2,)),
+        ("dual", "cooperative", 128, 128, (2,)),
+        ("interleave", "pingpong", 128, 96, (2,)),
+        ("interleave", "cooperative", 128, 128, (2,)),
+        ("sync", "pingpong", 128, 96, (1,)),
+        ("plain", "pingpong", 128, 128, (1, 2)),
+        ("plain", "pingpong", 128, 192, (2,)),
     )
-    for cluster_m, cluster_n in clusters
+    for cluster_m in clusters
+)
+
+#: Kernel-1 with the activation elsewhere and without it: not in the package, for they are slower or
+#: wrong, but built on demand (`python -m build_scripts --ablations`) to be timed beside it.
+ABLATIONS = tuple(
+    Instance(family, "pingpong", 128, 96, 1) for family in ("sync", "sync-late", "sync-bare")
 )

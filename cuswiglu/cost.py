@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from . import columns
 from .problem import Problem
 from .variant import Variant
 
@@ -22,8 +23,6 @@ SHARED_BYTES_PER_CYCLE = 128
 CYCLES_PER_US = 1450.0
 # Launch, first loads and last stores, partly hidden behind the kernel ahead.
 LAUNCH_US = 3.0
-# A tile of half the rows takes more than half the time: its products read as many weights.
-HALF_TILE = 0.66
 
 
 @dataclass(frozen=True)
@@ -36,18 +35,18 @@ class Rates:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the model says of a kernel: `waves` counts tiles one CTA computes, halves as less."""
+    """What the model says of a kernel.
+
+    `waves` counts the full tiles that the busiest cluster's work amounts to; `evenness` is the
+    share of all clusters' time that goes into the result: 1 where every wave is full.
+    """
 
     kernel: Variant
     clusters: int
     resident: int
     waves: float
+    evenness: float
     us: float
-
-    @property
-    def evenness(self) -> float:
-        """Share of the launch's tile slots that hold a tile: 1 where every wave is full."""
-        return self.clusters / (self.waves * self.resident)
 
 
 def analytic_rates(kernel: Variant) -> Rates:
@@ -69,23 +68,28 @@ def analytic_rates(kernel: Variant) -> Rates:
     return Rates(step, epilogue + 0.2)
 
 
-def waves(kernel: Variant, m: int, n: int, multiprocessors: int) -> float:
-    """Tiles that the busiest CTA computes one after another, a half tile as `HALF_TILE`."""
-    clusters = kernel.clusters(m, n)
-    resident = max(1, multiprocessors // kernel.cluster_size)
-    whole = kernel.whole_clusters(clusters, resident)
-    if whole < clusters:
-        return whole // resident + HALF_TILE
-    return float(-(-whole // resident))
+def resident(kernel: Variant, multiprocessors: int) -> int:
+    """How many clusters run at once, as far as the number of SMs tells."""
+    return max(1, multiprocessors // kernel.cluster_m)
+
+
+def waves(kernel: Variant, m: int, n: int, major: str, multiprocessors: int) -> float:
+    """Work of the busiest cluster, in tiles of full width."""
+    at_once = resident(kernel, multiprocessors)
+    cut = kernel.columns(m, n, major, at_once)
+    return columns.busiest(cut, kernel.rows(m), at_once, kernel.block_n)
 
 
 def estimate(
     kernel: Variant, problem: Problem, multiprocessors: int, measured: Mapping[str, Rates]
 ) -> Estimate:
     """The time of one launch on a device of so many SMs."""
-    count = waves(kernel, problem.m, problem.n, multiprocessors)
+    at_once = resident(kernel, multiprocessors)
+    rows = kernel.rows(problem.m)
+    cut = kernel.columns(problem.m, problem.n, problem.major, at_once)
+    count = columns.busiest(cut, rows, at_once, kernel.block_n)
     rates = measured.get(kernel.name) or analytic_rates(kernel)
     k_tiles = -(-problem.k // kernel.block_k)
     us = LAUNCH_US + count * (k_tiles * rates.step_us + rates.tile_us)
-    resident = max(1, multiprocessors // kernel.cluster_size)
-    return Estimate(kernel, kernel.clusters(problem.m, problem.n), resident, count, us)
+    evenness = rows * problem.n / (count * at_once * kernel.block_n)
+    return Estimate(kernel, rows * cut.count, at_once, count, evenness, us)

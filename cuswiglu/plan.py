@@ -50,7 +50,7 @@ class Sm90Plan:
         self._function = cuda.kernel(
             variant.cubin(kernel), kernel.sha256, entry, problem.device.index, kernel.shared_bytes
         )
-        cluster = (kernel.cluster_m, kernel.cluster_n)
+        cluster = (kernel.cluster_m, 1)
         probe = cuda.config(cluster, cluster, kernel.threads, kernel.shared_bytes)
         resident = cuda.resident_clusters(self._function, probe, entry)
         if resident < 1:
@@ -58,10 +58,9 @@ class Sm90Plan:
                 f"no cluster of {kernel.name} fits on CUDA device {problem.device.index} (a MIG "
                 "slice?): use variant='cublas', or an instance with cluster 1x1"
             )
-        clusters = kernel.clusters(problem.m, problem.n)
-        whole = kernel.whole_clusters(clusters, resident)
-        self.clusters = min(whole + 2 * (clusters - whole), resident)
-        self.grid = (kernel.cluster_m, kernel.cluster_n * self.clusters)
+        self.columns = kernel.columns(problem.m, problem.n, problem.major, resident)
+        self.clusters = min(kernel.rows(problem.m) * self.columns.count, resident)
+        self.grid = (kernel.cluster_m, self.clusters)
         self._config = cuda.config(
             self.grid, cluster, kernel.threads, kernel.shared_bytes, overlapping=True
         )
@@ -80,7 +79,9 @@ class Sm90Plan:
                 problem.n,
                 problem.k,
                 choice.raster_rows or kernel.raster_rows,
-                whole,
+                self.columns.wide,
+                self.columns.wide_width,
+                self.columns.narrow_width,
                 int(weights_ahead),
             )
         )

@@ -14,7 +14,7 @@ from .variant import Variant, variants
 
 # Estimates beyond this factor of the cheapest are not measured.
 PROMISING = 1.35
-RASTERS = (16, 4)
+RASTERS = (16, 8, 4)
 WORKSPACE_BYTES = 64 << 20
 
 
@@ -104,7 +104,7 @@ def fit_rates(
             found = [us for (name, _), us in times.items() if name == kernel.name]
             if not found:
                 continue
-            waves = cost.waves(kernel, shape.m, shape.n, multiprocessors)
+            waves = cost.waves(kernel, shape.m, shape.n, shape.major, multiprocessors)
             k_tiles = -(-shape.k // kernel.block_k)
             us = min(found)
             if us > 2 * cost.LAUNCH_US:  # shorter ones tell of the launch alone

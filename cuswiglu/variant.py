@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import columns
+from .columns import Columns
 from .problem import Problem
 
 CUBINS = Path(__file__).parent / "cubins"
@@ -30,8 +32,8 @@ class Variant:
     family, schedule : str
     block_m, block_n, block_k : int
         The tile of the result that one CTA computes, and the step along K (elements).
-    cluster_m, cluster_n : int
-        CTAs of a cluster along M and N.
+    cluster_m : int
+        CTAs of a cluster, along M.
     stages : int
         Tiles of X and of the weights in flight.
     threads : int
@@ -40,20 +42,20 @@ class Variant:
         Dynamic shared memory per CTA.
     raster_rows : int
         Rows of clusters walked before the next column, unless selection says otherwise.
-    splits : bool
-        Whether tiles of a short last wave can be halved along M.
     n_multiple, k_multiple : int
         N and K must be multiples of these (elements).
     alignment_bytes : int
         Of every base address and row stride.
     entries : tuple of (str, str)
         Weight layout ("k", "n", or "p8" and "p1" for packed weights) -> entry point.
+    widths : tuple of (str, tuple of int)
+        Weight layout -> widths that a column of tiles can have, `block_n` first.
     boxes : tuple of (str, (int, int))
         TMA box of each operand, as (contiguous elements, rows, bytes of swizzle span).
     registers : int
         A thread at entry.
     cubin, sha256 : str
-        File name, and the hash of its content.
+        The file's path, and the hash of its content.
     """
 
     name: str
@@ -63,24 +65,19 @@ class Variant:
     block_n: int
     block_k: int
     cluster_m: int
-    cluster_n: int
     stages: int
     threads: int
     shared_bytes: int
     raster_rows: int
-    splits: bool
     n_multiple: int
     k_multiple: int
     alignment_bytes: int
     entries: tuple[tuple[str, str], ...]
+    widths: tuple[tuple[str, tuple[int, ...]], ...]
     boxes: tuple[tuple[str, tuple[int, int, int]], ...]
     registers: int
     cubin: str
     sha256: str
-
-    @property
-    def cluster_size(self) -> int:
-        return self.cluster_m * self.cluster_n
 
     def entry(self, major: str) -> str:
         return dict(self.entries)[major]
@@ -93,18 +90,13 @@ class Variant:
         """Whether it computes a SwiGLU; "plain" kernels compute the down projection."""
         return self.family != "plain"
 
-    def clusters(self, m: int, n: int) -> int:
-        """Clusters of tiles that cover an (m, n) result."""
-        rows, columns = self.block_m * self.cluster_m, self.block_n * self.cluster_n
-        return -(-m // rows) * -(-n // columns)
+    def rows(self, m: int) -> int:
+        """Rows of clusters that cover M."""
+        return -(-m // (self.block_m * self.cluster_m))
 
-    def whole_clusters(self, clusters: int, resident: int) -> int:
-        """How many are computed whole when `resident` run at once; the rest in halves.
-
-        Halves end sooner where all of them still fit in the last wave.
-        """
-        last = clusters % resident
-        return clusters - last if self.splits and 2 * last <= resident else clusters
+    def columns(self, m: int, n: int, major: str, resident: int) -> Columns:
+        """How to cut N into columns of tiles when `resident` clusters run at once."""
+        return columns.best(n, self.rows(m), resident, dict(self.widths)[major])
 
     def takes(self, problem: Problem) -> bool:
         """Whether it is made for this kind of weights: one, a pair, packed, along K or N."""
@@ -135,16 +127,18 @@ class Variant:
         return problem.tma_obstacle()
 
 
-def _parse(row: dict[str, Any]) -> Variant:
+def _parse(row: dict[str, Any], folder: Path) -> Variant:
     entries = row["entries"]
     plain = (
-        "name family schedule block_m block_n block_k cluster_m cluster_n stages threads "
-        "shared_bytes raster_rows splits cubin sha256"
+        "name family schedule block_m block_n block_k cluster_m stages threads shared_bytes "
+        "raster_rows sha256"
     )
     return Variant(
         **{field: row[field] for field in plain.split()},
         **row["limits"],
+        cubin=str(folder / row["cubin"]),
         entries=tuple((major, entry["name"]) for major, entry in entries.items()),
+        widths=tuple((major, tuple(widths)) for major, widths in row["widths"].items()),
         boxes=tuple((operand, (box[0], box[1], box[2])) for operand, box in row["boxes"].items()),
         registers=max(entry["registers"] for entry in entries.values()),
     )
@@ -177,7 +171,7 @@ def manifest(folder: Path = CUBINS) -> dict[str, Any]:
 
 @functools.cache
 def variants(folder: Path = CUBINS) -> tuple[Variant, ...]:
-    """Every compiled kernel, with its limits.
+    """Every compiled kernel, with its limits; by default the package's own.
 
     Returns
     -------
@@ -189,14 +183,14 @@ def variants(folder: Path = CUBINS) -> tuple[Variant, ...]:
         If the manifest is missing or damaged.
     """
     try:
-        return tuple(_parse(row) for row in manifest(folder)["instances"])
+        return tuple(_parse(row, folder) for row in manifest(folder)["instances"])
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         raise KernelsUnavailableError(
             f"the kernel manifest {folder / 'manifest.json'} is damaged ({error!r}): {REBUILD}"
         ) from error
 
 
-def cubin(variant: Variant, folder: Path = CUBINS) -> bytes:
+def cubin(variant: Variant) -> bytes:
     """A variant's machine code, checked against the manifest's hash.
 
     Raises
@@ -206,7 +200,7 @@ def cubin(variant: Variant, folder: Path = CUBINS) -> bytes:
     """
     import hashlib
 
-    path = folder / variant.cubin
+    path = Path(variant.cubin)
     try:
         code = path.read_bytes()
     except OSError as error:

@@ -15,54 +15,54 @@ namespace cuswiglu {
 template <class Traits>
 struct Epilogue {
   using Element = typename Traits::Element;
-  static constexpr int kHalf = Traits::kBlockN / 2;  // a thread's elements of a 64-row block
 
   CUTLASS_DEVICE static void sync_warpgroup(int consumer) {
     cutlass::arch::NamedBarrier::sync(128, uint32_t(consumer));
   }
 
-  // Element v of a thread's share of row block m; of gate (which = 0) or up (1).
-  template <class Accumulators>
+  // Element v of a thread's share of row block m, kWidth wide; of gate (which = 0) or up (1).
+  template <int kWidth, class Accumulators>
   CUTLASS_DEVICE static float value(Accumulators const& accum, int v, int m, int which) {
-    if constexpr (Traits::kMmaN == Traits::kColumns) {
-      return accum(v + which * kHalf, m, 0);
+    using Width = typename Traits::template Width<kWidth>;
+    if constexpr (Width::kMmaN == Width::kColumns) {
+      return accum(v + which * kWidth / 2, m, 0);
     } else {
       return accum(v, m, which);
     }
   }
 
   // Stores the tile whose first element is (row, column), box by box: while the arithmetic runs on
-  // one box, TMA stores those before. `combine(v, m)` is the FP32 result of element v of row block
-  // m; `stored` counts the boxes that this warpgroup has stored so far.
-  template <int kRows, class Combine>
+  // one box, TMA stores those before. Of a width that is no multiple of a box, the last two overlap.
+  // `combine(v, m)` is the FP32 result of element v of row block m; `stored` counts the boxes that
+  // this warpgroup has stored so far.
+  template <int kWidth, class Combine>
   CUTLASS_DEVICE static void store(Combine combine, Element* smem_out, int consumer, int& stored,
                                    int row, int column, cute::TmaDescriptor const& tma_out) {
     static_assert(Traits::kOutStages >= 2, "one barrier a box needs two buffers");
     constexpr int kBox = Traits::kOutBoxN;
     int const thread = threadIdx.x % 128;
     typename Traits::TiledMmaOut mma_out;
-    // Four 8x8 matrices at a time cover 16 columns; two where the width is an odd multiple of 8.
-    using Atom = cute::conditional_t<kBox % 16 == 0, cute::SM90_U32x4_STSM_N,
-                                     cute::SM90_U32x2_STSM_N>;
-    auto copy = cute::make_tiled_copy_C(cute::Copy_Atom<Atom, Element>{}, mma_out);
+    auto copy =
+        cute::make_tiled_copy_C(cute::Copy_Atom<cute::SM90_U32x4_STSM_N, Element>{}, mma_out);
     auto thread_copy = copy.get_slice(thread);
     cutlass::NumericArrayConverter<Element, float, 2> round;
     CUTLASS_PRAGMA_UNROLL
-    for (int m = 0; m < kRows / Traits::kRowBox; ++m) {
+    for (int m = 0; m < Traits::kWarpgroupM / Traits::kMmaM; ++m) {
       CUTLASS_PRAGMA_UNROLL
-      for (int j = 0; j < Traits::kBlockN / kBox; ++j, ++stored) {
+      for (int j = 0; j < kWidth; j += kBox, ++stored) {
+        int const first = j + kBox <= kWidth ? j : kWidth - kBox;
         auto out = cute::make_tensor<Element>(cute::partition_shape_C(
-            mma_out, Shape<Int<Traits::kRowBox>, Int<kBox>>{}));
+            mma_out, Shape<Int<Traits::kMmaM>, Int<kBox>>{}));
         CUTLASS_PRAGMA_UNROLL
         for (int v = 0; v < kBox / 2; v += 2) {
           cutlass::Array<float, 2> y;
-          y[0] = combine(j * kBox / 2 + v, m);
-          y[1] = combine(j * kBox / 2 + v + 1, m);
+          y[0] = combine(first / 2 + v, m);
+          y[1] = combine(first / 2 + v + 1, m);
           auto pair = round(y);
           out(v, 0, 0) = pair[0];
           out(v + 1, 0, 0) = pair[1];
         }
-        Element* buffer = smem_out + stored % Traits::kOutStages * (Traits::kRowBox * kBox);
+        Element* buffer = smem_out + stored % Traits::kOutStages * (Traits::kMmaM * kBox);
         auto s_out = cute::as_position_independent_swizzle_tensor(cute::make_tensor(
             cute::make_smem_ptr(buffer), typename Traits::SmemLayoutOut{}));
         cute::copy(copy, thread_copy.retile_S(out), thread_copy.partition_D(s_out));
@@ -72,8 +72,8 @@ struct Epilogue {
         if (thread == 0) cute::tma_store_wait<Traits::kOutStages - 2>();
         sync_warpgroup(consumer);
         if (thread == 0) {
-          cute::SM90_TMA_STORE_2D::copy(&tma_out, buffer, column + j * kBox,
-                                        row + m * Traits::kRowBox);
+          cute::SM90_TMA_STORE_2D::copy(&tma_out, buffer, column + first,
+                                        row + m * Traits::kMmaM);
           cute::tma_store_arrive();
         }
       }

@@ -45,8 +45,10 @@ struct Sizes {
   int m;
   int n;
   int k;
-  int raster_rows;
-  int whole;          // clusters computed whole, see TileScheduler
+  int raster_rows;  // and three more of TileScheduler
+  int wide;
+  int wide_width;
+  int narrow_width;
   int weights_ahead;  // see above
 };
 
@@ -63,11 +65,11 @@ struct Kernel {
       CUTLASS_PRAGMA_UNROLL
       for (int stage = 0; stage < Traits::kStages; ++stage) {
         smem.full[stage].init(1);
-        smem.empty[stage].init(kWarpsPerStage * Traits::kClusterSize);
+        smem.empty[stage].init(kWarpsPerStage * Traits::kClusterM);
       }
       cutlass::arch::fence_barrier_init();
     }
-    if constexpr (Traits::kClusterSize > 1) {
+    if constexpr (Traits::kClusterM > 1) {
       cute::cluster_arrive_relaxed();
       cute::cluster_wait();
     } else {
@@ -77,14 +79,9 @@ struct Kernel {
 
   CUTLASS_DEVICE static TileCoord tile_of(TileScheduler const& scheduler, int number) {
     ClusterCoord const cluster = scheduler.coord(number);
-    dim3 const peer = cute::block_id_in_cluster();
-    int const n = (cluster.n * Traits::kClusterN + int(peer.y)) * Traits::kBlockN;
-    int const m = cluster.m * Traits::kClusterM * Traits::kBlockM;
-    if (!Traits::kSplits || cluster.half < 0) {
-      return {m + int(peer.x) * Traits::kBlockM, n, Traits::kBlockM};
-    }
-    constexpr int kHalf = Traits::kBlockM / 2;
-    return {m + (cluster.half * Traits::kClusterM + int(peer.x)) * kHalf, n, kHalf};
+    int const peer = Traits::kClusterM > 1 ? int(cute::block_rank_in_cluster()) : 0;
+    int const m = (cluster.row * Traits::kClusterM + peer) * Traits::kBlockM;
+    return {m, cluster.column, cluster.width};
   }
 
   // Named barriers wake faster than those in shared memory: the turn changes once a tile, and the
@@ -96,46 +93,51 @@ struct Kernel {
     cutlass::arch::NamedBarrier::arrive(256, uint32_t(Traits::kConsumers + consumer));
   }
 
-  // One consumer warpgroup's share, kRows high, of a tile.
-  template <int kRows>
+  // One consumer warpgroup's share of a tile kWidth wide.
+  template <int kWidth>
   CUTLASS_DEVICE static void compute(SharedStorage& smem, State& read, TileCoord tile, int k_tiles,
                                      int consumer, int& stored,
                                      cute::TmaDescriptor const& tma_out) {
-    int const first_row = Traits::kPingpong ? 0 : consumer * kRows;
-    using AccumShape = Shape<Int<kRows>, Int<Traits::kColumns>>;
-    auto accum = cute::partition_fragment_C(typename Traits::TiledMma{}, AccumShape{});
+    using Width = typename Traits::template Width<kWidth>;
+    int const first_row = Traits::kPingpong ? 0 : consumer * Traits::kWarpgroupM;
+    using AccumShape = Shape<Int<Traits::kWarpgroupM>, Int<Width::kColumns>>;
+    auto accum = cute::partition_fragment_C(typename Width::TiledMma{}, AccumShape{});
     if constexpr (Traits::kPingpong) wait_for_turn(consumer);
     auto end_of_turn = [&] {
       if constexpr (Traits::kPingpong) give_turn(consumer ^ 1);
     };
     auto write = [&](auto combine) {
-      Store::template store<kRows>(combine, smem.out[consumer], consumer, stored,
+      Store::template store<kWidth>(combine, smem.out[consumer], consumer, stored,
                                    tile.m + first_row, tile.n, tma_out);
     };
     Activation activation;
 
-    Loop::template mma<kRows>(smem, read, k_tiles, first_row, accum);
-    if constexpr (Traits::kFamily == Family::Sync) {
-      Loop::finish(smem, read, accum);
+    int last = Loop::template mma<kWidth>(smem, read, k_tiles, first_row, accum);
+    if constexpr (Traits::kTwoPasses) {
+      auto activate = [&] {
+        CUTLASS_PRAGMA_UNROLL
+        for (int i = 0; i < cute::size(accum); ++i) accum(i) = activation(accum(i));
+      };
+      Loop::finish(smem, last, accum);
       // The loads of up's first stages are in flight meanwhile.
-      CUTLASS_PRAGMA_UNROLL
-      for (int i = 0; i < cute::size(accum); ++i) accum(i) = activation(accum(i));
-      auto up = cute::partition_fragment_C(typename Traits::TiledMma{}, AccumShape{});
-      Loop::template mma<kRows>(smem, read, k_tiles, first_row, up);
+      if constexpr (Traits::kFamily == Family::Sync) activate();
+      auto up = cute::partition_fragment_C(typename Width::TiledMma{}, AccumShape{});
+      last = Loop::template mma<kWidth>(smem, read, k_tiles, first_row, up);
       end_of_turn();
-      Loop::finish(smem, read, up);
+      Loop::finish(smem, last, up);
+      if constexpr (Traits::kFamily == Family::SyncLate) activate();
       write([&](int v, int m) { return accum(v, m, 0) * up(v, m, 0); });
     } else {
       end_of_turn();
-      Loop::finish(smem, read, accum);
+      Loop::finish(smem, last, accum);
       if constexpr (Traits::kFamily == Family::Interleave) {
-        store_pairs(smem, accum, consumer, stored, tile.m + first_row, tile.n, tma_out);
+        store_pairs<kWidth>(smem, accum, consumer, stored, tile.m + first_row, tile.n, tma_out);
       } else {
         write([&](int v, int m) {
           if constexpr (Traits::kFamily == Family::Plain) {
-            return Store::value(accum, v, m, 0);
+            return Store::template value<kWidth>(accum, v, m, 0);
           } else {
-            return activation(Store::value(accum, v, m, 0)) * Store::value(accum, v, m, 1);
+            return activation(Store::template value<kWidth>(accum, v, m, 0)) * Store::template value<kWidth>(accum, v, m, 1);
           }
         });
       }
@@ -145,19 +147,32 @@ struct Kernel {
   }
 
   // Interleave: the visitor-tree node stores the accumulators of packed weights.
-  template <class Accumulators>
+  template <int kWidth, class Accumulators>
   CUTLASS_DEVICE static void store_pairs(SharedStorage& smem, Accumulators const& accum,
                                          int consumer, int& stored, int row, int column,
                                          cute::TmaDescriptor const& tma_out) {
-    using Box = Shape<Int<Traits::kRowBox>, Int<2 * Traits::kOutBoxN>>;
+    using Box = Shape<Int<Traits::kMmaM>, Int<2 * Traits::kOutBoxN>>;
     using Node = PairMulStore<Traits::kOutStages, Box, Traits::kPacking, Activation,
                               typename Traits::Element, cute::TmaDescriptor const*>;
     typename Node::Params const params{&tma_out};
     Node node;
     node.params = &params;
     node.smem = smem.out[consumer];
-    node.store_tile(accum, typename Traits::TiledMma{}, row, column, threadIdx.x % 128,
+    node.store_tile(accum, typename Traits::template Width<kWidth>::TiledMma{}, row, column,
+                    threadIdx.x % 128,
                     [&] { Store::sync_warpgroup(consumer); }, stored);
+  }
+
+  // f(Int<width>), for a width that is kWidth or a narrower one.
+  template <int kWidth, class F>
+  CUTLASS_DEVICE static void for_width(int width, F f) {
+    if constexpr (Traits::kNarrowing > 0 && kWidth - Traits::kNarrowing >= Traits::kMinWidth) {
+      if (width < kWidth) {
+        for_width<kWidth - Traits::kNarrowing>(width, f);
+        return;
+      }
+    }
+    f(Int<kWidth>{});
   }
 
   CUTLASS_DEVICE static void consume(SharedStorage& smem, TileScheduler const& scheduler,
@@ -178,13 +193,9 @@ struct Kernel {
     int stored = 0;
     for (; number < count; number += tile_step) {
       TileCoord const tile = tile_of(scheduler, number);
-      if constexpr (Traits::kSplits) {
-        if (tile.rows < Traits::kBlockM) {
-          compute<Traits::kWarpgroupM / 2>(smem, read, tile, k_tiles, consumer, stored, tma_out);
-          continue;
-        }
-      }
-      compute<Traits::kWarpgroupM>(smem, read, tile, k_tiles, consumer, stored, tma_out);
+      for_width<Traits::kBlockN>(tile.width, [&](auto width) {
+        compute<width>(smem, read, tile, k_tiles, consumer, stored, tma_out);
+      });
     }
     Store::drain();
   }
@@ -219,19 +230,19 @@ struct Kernel {
     SharedStorage& smem = *reinterpret_cast<SharedStorage*>(smem_bytes);
 
     TileScheduler const scheduler(sizes.m, sizes.n, Traits::kBlockM * Traits::kClusterM,
-                                  Traits::kBlockN * Traits::kClusterN, sizes.raster_rows,
-                                  sizes.whole);
+                                  sizes.raster_rows, sizes.wide, sizes.wide_width,
+                                  sizes.narrow_width);
     int const k_tiles = (sizes.k + Traits::kBlockK - 1) / Traits::kBlockK;
-    // The grid is (kClusterM, kClusterN * clusters).
-    int const first = int(blockIdx.y) / Traits::kClusterN;
-    int const step = int(gridDim.y) / Traits::kClusterN;
+    // The grid is (kClusterM, clusters).
+    int const first = int(blockIdx.y);
+    int const step = int(gridDim.y);
     int const warpgroup = cutlass::canonical_warp_group_idx();
     bool const producer = cutlass::canonical_warp_idx_sync() == 0 && cute::elect_one_sync();
 
     if (producer) {
       cute::prefetch_tma_descriptor(&maps.x);
       cute::prefetch_tma_descriptor(&maps.first);
-      if constexpr (Traits::kFamily == Family::Dual || Traits::kFamily == Family::Sync) {
+      if constexpr (Traits::kWeights * Traits::kPasses == 2) {
         cute::prefetch_tma_descriptor(&maps.second);
       }
       cute::prefetch_tma_descriptor(&tma_out);
@@ -255,21 +266,21 @@ struct Kernel {
 // One instance: an entry point with separate descriptors and integers, so that the caller packs
 // plain values and never a C++ structure whose size depends on the compiler. SHARED_BYTES and BOX_N
 // are what the build wrote into the manifest for the launch. A plain kernel ignores tma_second.
-#define CUSWIGLU_ENTRY(NAME, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, CLUSTER_N, STAGES,    \
-                       OUT_STAGES, MAJOR, PACKING, SHARED_BYTES, BOX_N, OUT_BOX_N)                \
+#define CUSWIGLU_ENTRY(NAME, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, STAGES, OUT_STAGES,   \
+                       MAJOR, PACKING, NARROWING, SHARED_BYTES, BOX_N)                            \
   using NAME##_traits =                                                                           \
       cuswiglu::Traits<cuswiglu::Family::FAMILY, cuswiglu::Schedule::SCHEDULE, BLOCK_M, BLOCK_N,  \
-                       CLUSTER_M, CLUSTER_N, STAGES, OUT_STAGES, cuswiglu::Major::MAJOR,          \
-                       PACKING>;                                                                  \
+                       CLUSTER_M, STAGES, OUT_STAGES, cuswiglu::Major::MAJOR, PACKING,            \
+                       NARROWING>;                                                                \
   static_assert(sizeof(NAME##_traits::SharedStorage) == SHARED_BYTES, "manifest: shared memory"); \
-  static_assert(NAME##_traits::kBoxN == BOX_N && NAME##_traits::kOutBoxN == OUT_BOX_N,            \
-                "manifest: TMA boxes");                                                           \
+  static_assert(NAME##_traits::kBoxN == BOX_N, "manifest: TMA boxes");                            \
   extern "C" __global__ void __launch_bounds__(NAME##_traits::kThreads, 1)                        \
       NAME(__grid_constant__ cute::TmaDescriptor const tma_x,                                     \
            __grid_constant__ cute::TmaDescriptor const tma_first,                                 \
            __grid_constant__ cute::TmaDescriptor const tma_second,                                \
            __grid_constant__ cute::TmaDescriptor const tma_out, int m, int n, int k,              \
-           int raster_rows, int whole, int weights_ahead) {                                       \
+           int raster_rows, int wide, int wide_width, int narrow_width, int weights_ahead) {      \
     cuswiglu::Kernel<NAME##_traits, cuswiglu::SiLU>::run(                                         \
-        {tma_x, tma_first, tma_second}, tma_out, {m, n, k, raster_rows, whole, weights_ahead});   \
+        {tma_x, tma_first, tma_second}, tma_out,                                                  \
+        {m, n, k, raster_rows, wide, wide_width, narrow_width, weights_ahead});                   \
   }

@@ -11,11 +11,11 @@
 
 namespace cuswiglu {
 
-// A CTA's tile of the result: its first row and column, and how many rows it has.
+// A CTA's tile of the result: its first row and column, and its width.
 struct TileCoord {
   int m;
   int n;
-  int rows;
+  int width;
 };
 
 // The TMA descriptors of the inputs, which stay in the kernel's arguments.
@@ -37,63 +37,67 @@ struct Mainloop {
   CUTLASS_DEVICE static void load_box(cute::TmaDescriptor const& tma, uint64_t* full,
                                       Element* smem, int inner, int outer) {
     if constexpr (kMulticast) {
-      constexpr uint16_t kEveryone = (1u << Traits::kClusterSize) - 1;
+      constexpr uint16_t kEveryone = (1u << Traits::kClusterM) - 1;
       cute::SM90_TMA_LOAD_MULTICAST_2D::copy(&tma, full, kEveryone, kHint, smem, inner, outer);
     } else {
       cute::SM90_TMA_LOAD_2D::copy(&tma, full, kHint, smem, inner, outer);
     }
   }
 
-  // kWeightN weight columns. CTAs along M need the same ones: each loads its slice, multicast.
-  // `box` gets (offset in shared memory, coordinate along the contiguous dimension, the other).
+  // The boxes of one weight that this CTA loads, of kWeightN columns from n on. `box` gets (offset in
+  // shared memory, coordinate along the contiguous dimension, the other).
   template <class Box>
   CUTLASS_DEVICE static void weight_boxes(int n, int k, Box box) {
-    int const peer = Traits::kClusterM > 1 ? int(cute::block_rank_in_cluster()) : 0;
+    int const slice = Traits::kSlices > 1 ? int(cute::block_rank_in_cluster()) : 0;
     if constexpr (Traits::kMajorB == Major::K) {
-      constexpr int kSlice = Traits::kWeightN / Traits::kClusterM;  // rows of 64 along K
-      box(peer * kSlice * Traits::kBlockK, k, n + peer * kSlice);
+      constexpr int kSlice = Traits::kWeightN / Traits::kSlices;  // rows of 64 along K
+      box(slice * kSlice * Traits::kBlockK, k, n + slice * kSlice);
     } else {
-      constexpr int kSlice = Traits::kBlockK / Traits::kClusterM;  // rows of kBoxN along N
+      constexpr int kSlice = Traits::kBlockK / Traits::kSlices;  // rows of kBoxN along N
       CUTLASS_PRAGMA_UNROLL
       for (int j = 0; j < Traits::kWeightN; j += Traits::kBoxN) {
-        box(j * Traits::kBlockK + peer * kSlice * Traits::kBoxN, n + j, k + peer * kSlice);
+        box(j * Traits::kBlockK + slice * kSlice * Traits::kBoxN, n + j, k + slice * kSlice);
       }
     }
   }
 
-  CUTLASS_DEVICE static void load_weight(cute::TmaDescriptor const& tma, uint64_t* full,
-                                         Element* smem, int n, int k) {
-    weight_boxes(n, k, [&](int offset, int inner, int outer) {
-      load_box<(Traits::kClusterM > 1)>(tma, full, smem + offset, inner, outer);
-    });
+  // load(descriptor, offset in a stage, n): every weight of which this CTA loads something.
+  template <class Load>
+  CUTLASS_DEVICE static void each_weight(TileCoord tile, int pass, InputMaps const& maps,
+                                         Load load) {
+    if constexpr (Traits::kWeights == 2) {
+      // A narrower tile's gate ends where its room in the stage does (Traits::Width).
+      int const gate_n = tile.n - (Traits::kBlockN - tile.width);
+      constexpr int kUpOffset = Traits::kWeightN * Traits::kBlockK;
+      if constexpr (Traits::kWeightEach) {
+        bool const up = cute::block_rank_in_cluster() != 0;
+        load(up ? maps.second : maps.first, up ? kUpOffset : 0, up ? tile.n : gate_n);
+      } else {
+        load(maps.first, 0, gate_n);
+        load(maps.second, kUpOffset, tile.n);
+      }
+    } else {
+      // Packed weights have two columns for each of the result.
+      load(pass == 0 ? maps.first : maps.second, 0,
+           tile.n * (Traits::kWeightN / Traits::kBlockN));
+    }
   }
 
-  CUTLASS_DEVICE static void load_weights(SharedStorage& smem, int stage, int n, int k, int pass,
-                                          InputMaps const& maps) {
+  CUTLASS_DEVICE static void load_weights(SharedStorage& smem, int stage, TileCoord tile, int k,
+                                          int pass, InputMaps const& maps) {
     auto* full = reinterpret_cast<uint64_t*>(&smem.full[stage]);
-    Element* b = smem.b + stage * Traits::kColumns * Traits::kBlockK;
-    n *= Traits::kWeightN / Traits::kBlockN;  // packed weights have two columns for each result
-    load_weight(pass == 0 ? maps.first : maps.second, full, b, n, k);
-    if constexpr (Traits::kWeights == 2) {
-      load_weight(maps.second, full, b + Traits::kWeightN * Traits::kBlockK, n, k);
-    }
+    Element* b = smem.b + stage * Traits::kStageElementsB;
+    each_weight(tile, pass, maps, [&](cute::TmaDescriptor const& tma, int start, int n) {
+      weight_boxes(n, k, [&](int offset, int inner, int outer) {
+        load_box<(Traits::kClusterM > 1)>(tma, full, b + start + offset, inner, outer);
+      });
+    });
   }
 
   CUTLASS_DEVICE static void load_x(SharedStorage& smem, int stage, TileCoord tile, int k,
                                     InputMaps const& maps) {
-    // CTAs along N need the same rows: each loads a part of every box, multicast.
-    constexpr bool kMulticast = Traits::kClusterN > 1;
-    constexpr int kSlice = Traits::kRowBox / Traits::kClusterN;
-    int const skip = kMulticast ? int(cute::block_rank_in_cluster()) * kSlice : 0;
-    auto* full = reinterpret_cast<uint64_t*>(&smem.full[stage]);
-    Element* a = smem.a + stage * Traits::kBlockM * Traits::kBlockK;
-    CUTLASS_PRAGMA_UNROLL
-    for (int row = 0; row < Traits::kBlockM; row += Traits::kRowBox) {
-      if (row < tile.rows) {
-        load_box<kMulticast>(maps.x, full, a + (row + skip) * Traits::kBlockK, k,
-                             tile.m + row + skip);
-      }
-    }
+    load_box<false>(maps.x, reinterpret_cast<uint64_t*>(&smem.full[stage]),
+                    smem.a + stage * Traits::kBlockM * Traits::kBlockK, k, tile.m);
   }
 
   // Producer, one thread: all K of one tile. Of the first `armed` stages the weights are under way.
@@ -109,8 +113,8 @@ struct Mainloop {
           --armed;
         } else {
           smem.empty[stage].wait(write.phase());
-          smem.full[stage].arrive_and_expect_tx(Traits::stage_bytes(tile.rows));
-          load_weights(smem, stage, tile.n, k, pass, maps);
+          smem.full[stage].arrive_and_expect_tx(Traits::kStageBytes);
+          load_weights(smem, stage, tile, k, pass, maps);
         }
         load_x(smem, stage, tile, k, maps);
       }
@@ -124,8 +128,8 @@ struct Mainloop {
     int const ahead = k_tiles < Traits::kStages ? k_tiles : Traits::kStages;
     CUTLASS_PRAGMA_NO_UNROLL
     for (int stage = 0; stage < ahead; ++stage) {
-      smem.full[stage].arrive_and_expect_tx(Traits::stage_bytes(tile.rows));
-      load_weights(smem, stage, tile.n, stage * Traits::kBlockK, 0, maps);
+      smem.full[stage].arrive_and_expect_tx(Traits::kStageBytes);
+      load_weights(smem, stage, tile, stage * Traits::kBlockK, 0, maps);
     }
     return ahead;
   }
@@ -134,12 +138,10 @@ struct Mainloop {
   CUTLASS_DEVICE static void prefetch_weights(TileCoord tile, int k_tiles, InputMaps const& maps) {
     CUTLASS_PRAGMA_NO_UNROLL
     for (int k_tile = 0; k_tile < k_tiles && k_tile < 2 * Traits::kStages; ++k_tile) {
-      int const n = tile.n * (Traits::kWeightN / Traits::kBlockN);
-      weight_boxes(n, k_tile * Traits::kBlockK, [&](int, int inner, int outer) {
-        cute::SM90_TMA_LOAD_2D::PREFETCH::copy(&maps.first, inner, outer);
-        if constexpr (Traits::kWeights == 2) {
-          cute::SM90_TMA_LOAD_2D::PREFETCH::copy(&maps.second, inner, outer);
-        }
+      each_weight(tile, 0, maps, [&](cute::TmaDescriptor const& tma, int, int n) {
+        weight_boxes(n, k_tile * Traits::kBlockK, [&](int, int inner, int outer) {
+          cute::SM90_TMA_LOAD_2D::PREFETCH::copy(&tma, inner, outer);
+        });
       });
     }
   }
@@ -147,23 +149,32 @@ struct Mainloop {
   // Hands a stage back to the producers that fill it: one arrival a warp for each of them.
   CUTLASS_DEVICE static void release(SharedStorage& smem, int stage) {
     uint32_t const lane = cutlass::canonical_lane_idx();
-    if constexpr (Traits::kClusterSize == 1) {
+    if constexpr (Traits::kClusterM == 1) {
       if (lane == 0) smem.empty[stage].arrive();
     } else {
-      smem.empty[stage].arrive(lane, lane < Traits::kClusterSize);
+      smem.empty[stage].arrive(lane, lane < Traits::kClusterM);
     }
   }
 
-  // Consumer warpgroup: issues all products of one pass. The last ones may still be in flight at
-  // return (finish() waits for them), so that the other warpgroup can be let in early.
-  template <int kRows, class Accumulators>
-  CUTLASS_DEVICE static void mma(SharedStorage& smem, State& read, int k_tiles, int first_row,
+  // Consumer warpgroup: issues all products of one pass, for kWidth columns of the result. Those of
+  // the last stage, which is returned, may still be in flight (finish() waits for them), so that the
+  // other warpgroup can be let in early.
+  template <int kWidth, class Accumulators>
+  CUTLASS_DEVICE static int mma(SharedStorage& smem, State& read, int k_tiles, int first_row,
                                  Accumulators& accum) {
+    using Width = typename Traits::template Width<kWidth>;
     auto s_a = cute::make_tensor(cute::make_smem_ptr(smem.a), typename Traits::SmemLayoutA{});
-    auto s_b = cute::make_tensor(cute::make_smem_ptr(smem.b), typename Traits::SmemLayoutB{});
-    auto s_a_rows = cute::local_tile(s_a, Shape<Int<kRows>, Int<Traits::kBlockK>>{},
-                                     cute::make_coord(first_row / kRows, 0, _));
-    typename Traits::TiledMma mma;
+    auto s_a_rows = cute::local_tile(s_a, Shape<Int<Traits::kWarpgroupM>, Int<Traits::kBlockK>>{},
+                                     cute::make_coord(first_row / Traits::kWarpgroupM, 0, _));
+    // The tile's columns, of stages that have room for the widest.
+    auto const stage_b = typename Traits::template SmemLayoutBStage<Width::kColumns>{};
+    auto const layout_b = cute::make_composed_layout(
+        stage_b.layout_a(), stage_b.offset(),
+        cute::append(stage_b.layout_b(), cute::Layout<Int<Traits::kStages>,
+                                                      Int<Traits::kStageElementsB>>{}));
+    auto s_b = cute::make_tensor(
+        cute::make_smem_ptr(smem.b + Width::kFirstColumn * Traits::kBlockK), layout_b);
+    typename Width::TiledMma mma;
     auto thread_mma = mma.get_slice(0);  // shared-memory operands: the same for every thread
     auto r_a = thread_mma.make_fragment_A(thread_mma.partition_A(s_a_rows));  // (MMA,M,K,stage)
     auto r_b = thread_mma.make_fragment_B(thread_mma.partition_B(s_b));       // (MMA,N,K,stage)
@@ -187,14 +198,15 @@ struct Mainloop {
       if (k_tile > 0) release(smem, previous);
       previous = stage;
     }
+    return previous;
   }
 
   // Waits for the products still in flight and hands back the last stage.
   template <class Accumulators>
-  CUTLASS_DEVICE static void finish(SharedStorage& smem, State const& read, Accumulators& accum) {
+  CUTLASS_DEVICE static void finish(SharedStorage& smem, int last, Accumulators& accum) {
     cute::warpgroup_wait<0>();
     cute::warpgroup_fence_operand(accum);
-    release(smem, read.index() == 0 ? Traits::kStages - 1 : read.index() - 1);
+    release(smem, last);
   }
 
   // Producer, before it exits: every stage has come back, so no peer will arrive here any more.

@@ -308,31 +308,36 @@ struct PairMulStore {
 
   // Stores the tile of Y that begins at (row, column), with one barrier a sub-tile. All of kThreads
   // threads call it. accum: ((2, 2, columns / 8), M, 1), of tiled_mma. sync(): their barrier.
-  // count: sub-tiles stored from this shared memory so far.
+  // count: sub-tiles stored from this shared memory so far. Of a tile that is no multiple of
+  // EpilogueTile wide, the last two sub-tiles overlap.
   template <class Accumulators, class TiledMma, class Sync>
   CUTLASS_DEVICE void store_tile(Accumulators const& accum, TiledMma const& tiled_mma, int row,
                                  int column, int thread, Sync const& sync, int& count) const {
     static_assert(Stages >= 2, "PairMulStore: with one stage, a sub-tile would need two barriers");
     constexpr auto layout = typename Accumulators::layout_type{};
-    static_assert(cute::size<0>(layout) % kFragment == 0 && cute::size<2>(layout) == 1,
-                  "PairMulStore: EpilogueTile's columns must divide the MMA tile's");
+    constexpr int kTile = cute::size<0>(layout);  // accumulators of 64 rows
+    constexpr int kTogether = kEvenOdd ? 4 : Granularity;  // of a gate and its up, or more
+    static_assert(kTile >= kFragment && kTile % kTogether == 0 && cute::size<2>(layout) == 1,
+                  "PairMulStore: the MMA tile must hold whole pairs, and be an EpilogueTile wide");
     auto store = callbacks(tiled_mma, row, column, thread);
     bool const issuing_warp = thread / 32 == 0;
     CUTLASS_PRAGMA_UNROLL
-    for (int epi_n = 0; epi_n < cute::size<0>(layout) / kFragment; ++epi_n) {
+    for (int next = 0; next < kTile; next += kFragment) {
+      int const first = next + kFragment <= kTile ? next : kTile - kFragment;
+      store.column = column + first * kColumns / kFragment;
       CUTLASS_PRAGMA_UNROLL
       for (int epi_m = 0; epi_m < cute::size<1>(layout); ++epi_m, ++count) {
         cutlass::Array<float, kFragment> fragment;
         CUTLASS_PRAGMA_UNROLL
-        for (int i = 0; i < kFragment; ++i) fragment[i] = accum(epi_n * kFragment + i, epi_m, 0);
-        store.visit(fragment, 0, epi_m, epi_n, fragment);  // while TMA stores the sub-tile before
-        store.postreduce(epi_m, epi_n, count, true);
+        for (int i = 0; i < kFragment; ++i) fragment[i] = accum(first + i, epi_m, 0);
+        store.visit(fragment, 0, epi_m, 0, fragment);  // while TMA stores the sub-tile before
+        store.postreduce(epi_m, 0, count, true);
         cute::tma_store_fence();
         // Behind this barrier the next sub-tile's stage is free: at most Stages - 2 stores, all of
         // other stages, still read, and the one issued now.
         if (issuing_warp) cute::tma_store_wait<Stages - 2>();
         sync();
-        store.tma_store(epi_m, epi_n, count, issuing_warp);
+        store.tma_store(epi_m, 0, count, issuing_warp);
         if (issuing_warp) cute::tma_store_arrive();
       }
     }

@@ -1,12 +1,13 @@
 // Which output tile comes when. Plain integer code, so that the tests compile it for the host.
 //
-// The [M, N] result is cut into clusters of kClusterM x kClusterN CTA tiles. Clusters are numbered
-// so that `raster_rows` rows of clusters are walked, M fastest, before the next column begins: the
-// CTAs that run at the same time then share few rows of X and few columns of the weights, and both
-// stay in L2. Persistent clusters take numbers first, first + grid, first + 2 grid, ...
+// The [M, N] result is cut into rows of clusters, and into columns of tiles: `wide` columns of
+// wide_width, and behind them columns of narrow_width as far as N goes. Two widths let waves come
+// out even where one would leave the last wave half empty.
 //
-// The last clusters may be halves along M (numbers from `whole` on): where the last wave would fill
-// less than half of the SMs, twice as many half tiles end sooner.
+// Clusters are numbered so that `raster_rows` rows of clusters are walked, M fastest, before the
+// next column begins: the CTAs that run at the same time then share few rows of X and few columns of
+// the weights, and both stay in L2. All wide tiles come before all narrow ones. Persistent clusters
+// take numbers first, first + grid, first + 2 grid, ...
 #pragma once
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
@@ -17,46 +18,47 @@
 
 namespace cuswiglu {
 
-// A cluster's place, in clusters; `half`: 0 or 1 for the upper or lower half, -1 for all of it.
+// A cluster's place: its row, in clusters; its first column and its width, in elements.
 struct ClusterCoord {
-  int m;
-  int n;
-  int half;
+  int row;
+  int column;
+  int width;
 };
 
 struct TileScheduler {
-  int clusters_m;
-  int clusters_n;
+  int rows;
+  int columns;
   int raster_rows;
-  int whole;
+  int wide;
+  int wide_width;
+  int narrow_width;
 
-  // cluster_rows x cluster_columns: the elements of the result that one cluster computes.
-  // whole_clusters: how many are computed whole; the rest as two halves each.
-  CUSWIGLU_HOST_DEVICE TileScheduler(int m, int n, int cluster_rows, int cluster_columns,
-                                     int raster_rows_, int whole_clusters)
-      : clusters_m((m + cluster_rows - 1) / cluster_rows),
-        clusters_n((n + cluster_columns - 1) / cluster_columns),
-        raster_rows(raster_rows_ < clusters_m ? raster_rows_ : clusters_m),
-        whole(whole_clusters < clusters_m * clusters_n ? whole_clusters : clusters_m * clusters_n) {
-  }
+  // cluster_rows: elements of M that a cluster computes. wide: at most what N needs.
+  CUSWIGLU_HOST_DEVICE TileScheduler(int m, int n, int cluster_rows, int raster_rows_, int wide_,
+                                     int wide_width_, int narrow_width_)
+      : rows((m + cluster_rows - 1) / cluster_rows),
+        columns(wide_ + (n - wide_ * wide_width_ + narrow_width_ - 1) / narrow_width_),
+        raster_rows(raster_rows_ < rows ? raster_rows_ : rows),
+        wide(wide_),
+        wide_width(wide_width_),
+        narrow_width(narrow_width_) {}
 
   // How many numbers there are.
-  CUSWIGLU_HOST_DEVICE int count() const { return whole + 2 * (clusters_m * clusters_n - whole); }
+  CUSWIGLU_HOST_DEVICE int count() const { return rows * columns; }
 
   CUSWIGLU_HOST_DEVICE ClusterCoord coord(int number) const {
-    int half = -1;
-    if (number >= whole) {
-      half = (number - whole) % 2;
-      number = whole + (number - whole) / 2;
-    }
-    int const per_band = raster_rows * clusters_n;
+    bool const narrow = number >= rows * wide;
+    if (narrow) number -= rows * wide;
+    int const per_band = raster_rows * (narrow ? columns - wide : wide);
     int const band = number / per_band;
     int const first_row = band * raster_rows;
-    int const rows_left = clusters_m - first_row;
-    int const rows = rows_left < raster_rows ? rows_left : raster_rows;
+    int const rows_left = rows - first_row;
+    int const band_rows = rows_left < raster_rows ? rows_left : raster_rows;
     int const within = number - band * per_band;
-    int const column = within / rows;
-    return {first_row + within - column * rows, column, half};
+    int const column = within / band_rows;
+    int const row = first_row + within - column * band_rows;
+    if (narrow) return {row, wide * wide_width + column * narrow_width, narrow_width};
+    return {row, column * wide_width, wide_width};
   }
 };
 

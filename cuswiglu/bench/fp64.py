@@ -26,6 +26,12 @@ class Expected:
     swiglu: Any
     mlp: Any = None
 
+    @property
+    def ungated(self) -> Any:
+        """gate * up: a SwiGLU whose activation is left out."""
+        n = self.swiglu.shape[1]
+        return self.product[:, :n] * self.product[:, n:]
+
     def of(self, kind: str) -> Any:
         return getattr(self, kind)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,14 @@ def add_parser(commands: Any) -> None:
     )
     bench.add_argument("--resume", action="store_true", help="go on with what is in --json")
     bench.add_argument("--plots", type=Path, metavar="DIR", help="draw plots (PNG)")
+    bench.add_argument(
+        "--also",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="kernels built elsewhere take part too (python -m build_scripts --ablations)",
+    )
     bench.add_argument("--rounds", type=int, default=9, help="turns of each contender (9)")
     bench.add_argument(
         "--limit-seconds", type=float, metavar="S", help="start no cell after that time"
@@ -88,7 +97,8 @@ def _check(options: argparse.Namespace) -> None:
 
 def _measure(options: argparse.Namespace, wanted: Sequence[Cell], console: Any) -> Record:
     from ..bench import tables
-    from ..bench.run import Listener, begin, run
+    from ..bench.contenders import find
+    from ..bench.run import Bench, Listener, begin, run
 
     begun = begin(options.suite, SEED, options.rounds, options.json, resume=options.resume)
 
@@ -110,6 +120,7 @@ def _measure(options: argparse.Namespace, wanted: Sequence[Cell], console: Any) 
             wanted,
             options.json,
             limit_s=options.limit_seconds,
+            bench=Bench(find=functools.partial(find, also=options.also)),
             listener=Listener(
                 started=started,
                 finished=lambda record, row: _say(console, tables.line(record.suite, row)),

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from .base import Contender, Found, Runner
 
 __all__ = ["Contender", "Found", "Runner", "find"]
 
 
-def find(suite: str) -> Found:
+def find(suite: str, also: Sequence[Path] = ()) -> Found:
     """Everybody who can take part on this machine; imports what is installed.
 
     Parameters
     ----------
     suite : str
         "paper", "mlp", "random" or "quick".
+    also : sequence of Path
+        Folders with a manifest of more kernels of ours, which selection never takes.
     """
     from . import _jax, _own, _quack, _torch, _triton
 
     if suite == "mlp":
         parts = [_own.mlp(), _torch.mlp()]
     elif suite == "random":
-        parts = [_own.gate_up()]
+        parts = [_own.gate_up(), *map(_own.built, also)]
     else:
-        parts = [_own.gate_up(), _torch.gate_up(), _jax.gate_up(), _quack.gate_up()]
+        parts = [_own.gate_up(), *map(_own.built, also), _torch.gate_up(), _jax.gate_up(), _quack.gate_up()]
         parts.append(_triton.gate_up())
     return Found(
         [contender for part in parts for contender in part.contenders],

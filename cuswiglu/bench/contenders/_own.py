@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 
-from ... import functional
+from ... import arrays, functional, plan, problem, select
 from ... import variant as variants
 from ...arrays import cupy_module
 from ...backends import cublas
@@ -16,6 +17,9 @@ from ...packed import pack
 from .. import silu_mul
 from ..inputs import Inputs, poison
 from .base import Contender, Found, Runner
+
+#: The family of an ablation that leaves the activation out.
+UNGATED = "sync-bare"
 
 
 def gate_up() -> Found:
@@ -34,6 +38,24 @@ def gate_up() -> Found:
     found.contenders.append(Contender("portable", lambda inputs: _swiglu(inputs, "cublas")))
     found.contenders.append(Contender("bare", _bare, "product"))
     return found
+
+
+def built(folder: Path) -> Found:
+    """Every instance of another build, such as `python -m build_scripts --ablations`."""
+    try:
+        kernels = variants.variants(folder)
+    except variants.KernelsUnavailableError as error:
+        return Found([], {str(folder): str(error)})
+    return Found(
+        [
+            Contender(
+                f"{folder.name}/{kernel.name}",
+                _planned(kernel),
+                "ungated" if kernel.family == UNGATED else "swiglu",
+            )
+            for kernel in kernels
+        ]
+    )
 
 
 def mlp() -> Found:
@@ -74,6 +96,25 @@ def _swiglu(inputs: Inputs, variant: str, *, packed: bool = False) -> Runner:
         out,
         explain(x, *weights[0], variant=variant).choice.variant,
     )
+
+
+def _planned(kernel: variants.Variant) -> Callable[[Inputs], Runner]:
+    """A kernel that selection does not know: planned directly, for a pair along K."""
+
+    def make(inputs: Inputs) -> Runner:
+        x, out = arrays.view("x", inputs.x), arrays.view("out", inputs.hidden)
+        weights = [
+            (arrays.view("w_gate", g.T), arrays.view("w_up", u.T))
+            for g, u in zip(inputs.w_gate, inputs.w_up, strict=True)
+        ]
+        choice = select.Choice("sm90", kernel.name, kernel)
+        made = plan.kernel_plan(problem.describe(x, weights[0], out), choice)
+        stream = cupy_module().cuda.get_current_stream
+        return _runner(
+            lambda number: made(x, weights[number], out, stream().ptr), inputs.hidden
+        )
+
+    return make
 
 
 def _bare(inputs: Inputs) -> Runner:

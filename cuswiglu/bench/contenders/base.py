@@ -42,7 +42,7 @@ class Contender:
     make : function
         Makes it ready for the inputs of a cell; may raise, which only costs it that cell.
     computes : str
-        What its result is, as a field of `fp64.Expected`.
+        What its result is, as an attribute of `fp64.Expected`.
     family : str
         Of an instance of ours.
     """
