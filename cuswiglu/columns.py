@@ -1,8 +1,8 @@
 """How the columns of a result are cut into tiles, so that waves come out even.
 
-A kernel's tiles may be as wide as `Variant.block_n`, or narrower in steps. A launch uses at most two
-widths: columns of the wide one first, then columns of the narrow one. Clusters take tiles in turns,
-so the launch takes as long as the cluster with the most work.
+A kernel's tiles may be as wide as `Variant.block_n`, or narrower in steps. A launch uses at most
+two widths: columns of the wide one first, then columns of the narrow one. Clusters take tiles in
+turns, so the launch takes as long as the cluster with the most work.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-# A step of K costs a tile as much as this many columns besides its own: fitted to tiles of 128 x 64,
-# 80 and 96, gate and up, on an H200.
+# A step of K costs a tile as much as this many columns besides its own: fitted to tiles of
+# 128 x 64, 80 and 96, gate and up, on an H200.
 STEP_COLUMNS = 13
 # The narrow width is tried from each of so many last waves on: more change little.
 LAST_WAVES = 8

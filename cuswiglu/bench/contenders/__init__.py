@@ -27,7 +27,13 @@ def find(suite: str, also: Sequence[Path] = ()) -> Found:
     elif suite == "random":
         parts = [_own.gate_up(), *map(_own.built, also)]
     else:
-        parts = [_own.gate_up(), *map(_own.built, also), _torch.gate_up(), _jax.gate_up(), _quack.gate_up()]
+        parts = [
+            _own.gate_up(),
+            *map(_own.built, also),
+            _torch.gate_up(),
+            _jax.gate_up(),
+            _quack.gate_up(),
+        ]
         parts.append(_triton.gate_up())
     return Found(
         [contender for part in parts for contender in part.contenders],

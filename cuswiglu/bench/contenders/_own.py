@@ -110,9 +110,7 @@ def _planned(kernel: variants.Variant) -> Callable[[Inputs], Runner]:
         choice = select.Choice("sm90", kernel.name, kernel)
         made = plan.kernel_plan(problem.describe(x, weights[0], out), choice)
         stream = cupy_module().cuda.get_current_stream
-        return _runner(
-            lambda number: made(x, weights[number], out, stream().ptr), inputs.hidden
-        )
+        return _runner(lambda number: made(x, weights[number], out, stream().ptr), inputs.hidden)
 
     return make
 
