@@ -43,7 +43,9 @@ def with_layouts(kernel: Variant, *majors: str) -> Variant:
     if "n" not in majors:
         del boxes["weight_n"]
     entries = tuple((major, f"{kernel.name}_{major}") for major in majors)
-    return dataclasses.replace(kernel, entries=entries, boxes=tuple(boxes.items()))
+    known = dict(kernel.widths)
+    widths = tuple((major, known.get(major, (kernel.block_n,))) for major in majors)
+    return dataclasses.replace(kernel, entries=entries, widths=widths, boxes=tuple(boxes.items()))
 
 
 def pretend_compiled(monkeypatch: pytest.MonkeyPatch, *kernels: Variant) -> list[Variant]:

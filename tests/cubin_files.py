@@ -13,7 +13,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from cuswiglu.variant import CUBINS, cubin, variants
+from cuswiglu.variant import cubin, variants
 
 KERNELS = {kernel.name: kernel for kernel in variants()}
 
@@ -87,4 +87,4 @@ def disassemble(path: Path) -> dict[str, str]:
 @functools.cache
 def sass(name: str) -> dict[str, str]:
     """The instructions of a kernel's cubin: section of code -> text."""
-    return disassemble(CUBINS / KERNELS[name].cubin)
+    return disassemble(Path(KERNELS[name].cubin))

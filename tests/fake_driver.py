@@ -22,7 +22,10 @@ cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structur
 Result = cuda.CUresult
 
 #: What an entry takes behind its four descriptors.
-INTEGERS = ("m", "n", "k", "raster_rows", "whole", "weights_ahead")
+INTEGERS = (
+    *("m", "n", "k", "raster_rows", "wide", "wide_width", "narrow_width"),
+    "weights_ahead",
+)
 
 
 @dataclass(frozen=True)

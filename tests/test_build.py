@@ -211,7 +211,7 @@ def test_a_build_writes_what_the_library_reads(tmp_path, compiled):
     kernels = variants(path.parent)
     assert [kernel.name for kernel in kernels] == [instance.name for instance in INSTANCES]
     for kernel, instance in zip(kernels, INSTANCES, strict=True):
-        assert cubin(kernel, path.parent) == f"\x7fELF {kernel.name}".encode()
+        assert cubin(kernel) == f"\x7fELF {kernel.name}".encode()
         assert kernel.shared_bytes == instance.shared_bytes
         assert kernel.registers == 168
     assert json.loads(path.read_text())["toolchain"] == VERSIONS
@@ -273,7 +273,7 @@ def test_a_compile_error_names_the_instance_and_has_the_compilers_words():
         toolchain.versions()
     except toolchain.ToolchainError as error:
         pytest.skip(str(error))
-    instance = Broken("dual", "pingpong", 128, 96, 1, 1)
+    instance = Broken("dual", "pingpong", 128, 96, 1)
     with pytest.raises(CompileError, match=f"^{instance.name}: ") as caught:
         compile_instance(instance, KERNELS)
     assert 'identifier "undeclared" is undefined' in str(caught.value)

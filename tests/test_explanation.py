@@ -166,7 +166,7 @@ def test_it_prints_a_line_for_each_estimate_in_order():
         us, unit, waves, tiles, name = line.split()
         assert (us, unit, name) == (f"{estimate.us:.1f}", "us", estimate.kernel.name)
         assert waves == f"{estimate.waves:.2f}"
-        assert int(tiles) == estimate.clusters * estimate.kernel.cluster_size
+        assert int(tiles) == estimate.clusters * estimate.kernel.cluster_m
     assert sum(" us " in line for line in lines[head:]) == len(found.estimates)
 
 

@@ -97,7 +97,8 @@ def test_an_n_major_down_projection_takes_a_kernel_that_has_the_entry():
 
 def packed_kernel(name="packed", **changes):
     made = made_up(name=name, family="interleave", entries=(("p8", f"{name}_p8"),), **changes)
-    return dataclasses.replace(made, boxes=(*made.boxes, ("weight_p8", (64, 64, 128))))
+    boxes = (*made.boxes, ("weight_p8", (64, 64, 128)))
+    return dataclasses.replace(made, widths=(("p8", (made.block_n,)),), boxes=boxes)
 
 
 def test_packed_weights_take_a_kernel_of_their_granularity():

@@ -35,7 +35,7 @@ def synthetic(rates, rasters=(16, 4)):
 
 
 def time_of(kernel, shape, rates):
-    waves = cost.waves(kernel, shape.m, shape.n, SMS)
+    waves = cost.waves(kernel, shape.m, shape.n, shape.major, SMS)
     steps = -(-shape.k // kernel.block_k)
     return LAUNCH_US + waves * (steps * rates.step_us + rates.tile_us)
 

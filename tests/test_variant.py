@@ -1,4 +1,4 @@
-"""What a kernel says of itself: tiles, halves of the last wave, the first limit that is broken."""
+"""What a kernel says of itself: rows and columns of tiles, the first limit that is broken."""
 
 from __future__ import annotations
 
@@ -6,19 +6,9 @@ import pytest
 from compiled import GATED, PLAIN, made_up, name_of, with_layouts
 from problems import plain_problem, problem
 
-from cuswiglu import variants
+from cuswiglu import columns, variants
 
-
-def kernel(splits):
-    return made_up(splits=splits)
-
-
-@pytest.mark.parametrize(
-    ("m", "n", "count"),
-    [(1, 8, 1), (256, 96, 1), (257, 96, 2), (256, 97, 2), (1000, 1000, 4 * 11), (0, 96, 0)],
-)
-def test_clusters_of_tiles_cover_the_result(m, n, count):
-    assert made_up(block_m=128, block_n=96, cluster_m=2, cluster_n=1).clusters(m, n) == count
+WIDTHS = (("k", (96, 88, 80, 72, 64)), ("n", (96, 64)))
 
 
 @pytest.mark.parametrize("named", variants(), ids=name_of)
@@ -26,34 +16,35 @@ def test_a_kernel_of_one_weight_is_plain_and_the_others_are_gated(named):
     assert named.gated == (named.family != "plain")
 
 
-# Halves
+# Tiles
 
 
-@pytest.mark.parametrize(
-    ("clusters", "whole"),
-    [(0, 0), (1, 0), (5, 0), (6, 6), (9, 9), (10, 10), (11, 10), (15, 10), (16, 16), (20, 20)],
-)
-def test_the_last_of_waves_of_ten_is_halved_up_to_five(clusters, whole):
-    assert kernel(splits=True).whole_clusters(clusters, 10) == whole
+@pytest.mark.parametrize(("m", "rows"), [(1, 1), (256, 1), (257, 2), (512, 2), (1000, 4)])
+def test_rows_of_clusters_cover_m(m, rows):
+    assert made_up(block_m=128, cluster_m=2).rows(m) == rows
 
 
-@pytest.mark.parametrize("clusters", [0, 1, 5, 11, 20])
-def test_a_kernel_that_cannot_split_computes_all_whole(clusters):
-    assert kernel(splits=False).whole_clusters(clusters, 10) == clusters
+@pytest.mark.parametrize(("major", "widths"), WIDTHS)
+def test_columns_are_the_best_of_the_widths_that_the_layout_has(major, widths):
+    kernel = made_up(block_m=128, block_n=96, cluster_m=2, widths=WIDTHS)
+    found = kernel.columns(1000, 96 * 34, major, resident=66)
+    assert found == columns.best(96 * 34, 4, 66, widths)
+    assert {found.wide_width, found.narrow_width} <= set(widths)
 
 
-def test_halves_fit_in_the_last_wave_and_only_it_is_halved():
-    for resident in (1, 2, 3, 33, 66, 132):
-        for clusters in range(4 * resident + 1):
-            whole = kernel(splits=True).whole_clusters(clusters, resident)
-            assert 0 <= 2 * (clusters - whole) <= resident
-            assert whole == clusters or whole % resident == 0
-            # Whatever could be halved was.
-            assert (
-                whole < clusters
-                or clusters % resident == 0
-                or 2 * (clusters % resident) > (resident)
-            )
+def test_columns_depend_on_how_many_clusters_run_at_once():
+    """66 columns of 64 are a wave of 66 clusters; 44 clusters have one of 44 columns of 96."""
+    kernel = made_up(block_m=128, block_n=96, cluster_m=2, widths=WIDTHS)
+    assert kernel.columns(256, 64 * 66, "k", resident=66) == columns.uniform(64 * 66, 64)
+    assert kernel.columns(256, 64 * 66, "k", resident=44) == columns.uniform(64 * 66, 96)
+
+
+@pytest.mark.parametrize("named", variants(), ids=name_of)
+def test_every_layout_has_widths_and_the_widest_is_the_tile(named):
+    assert dict(named.widths).keys() == dict(named.entries).keys()
+    for _, widths in named.widths:
+        assert widths[0] == named.block_n
+        assert sorted(set(widths), reverse=True) == list(widths)
 
 
 # Limits
