@@ -8,18 +8,42 @@ import re
 import pytest
 
 from build_scripts.build import KERNELS
-from build_scripts.instances import INSTANCES, MAJORS, PACKINGS, Instance
+from build_scripts.instances import (
+    ABLATIONS,
+    COMMON_WIDTHS,
+    FAMILIES,
+    INSTANCES,
+    MAJORS,
+    PACKINGS,
+    Instance,
+)
 from cuswiglu.variant import variants
 
-BY_NAME = pytest.mark.parametrize("instance", INSTANCES, ids=lambda instance: instance.name)
-DUAL = Instance("dual", "pingpong", 128, 96, 1, 1)
+ALL = tuple(dict.fromkeys((*INSTANCES, *ABLATIONS)))
+BY_NAME = pytest.mark.parametrize("instance", ALL, ids=lambda instance: instance.name)
+DUAL = Instance("dual", "pingpong", 128, 96, 1)
+PAIR = dataclasses.replace(DUAL, cluster_m=2)
+TRAITS = (KERNELS / "traits.cuh").read_text()
 
 
 def test_names_and_entries_are_unique():
-    names = [instance.name for instance in INSTANCES]
-    entries = [instance.entry(major) for instance in INSTANCES for major in instance.majors]
-    assert len(set(names)) == len(names)
-    assert len(set(entries)) == len(entries)
+    for table in (INSTANCES, ABLATIONS):
+        names = [instance.name for instance in table]
+        entries = [instance.entry(major) for instance in table for major in instance.majors]
+        assert len(set(names)) == len(names)
+        assert len(set(entries)) == len(entries)
+
+
+@BY_NAME
+def test_entries_are_names_of_c_functions(instance):
+    for major in instance.majors:
+        assert re.fullmatch(r"[a-z]\w*", instance.entry(major))
+
+
+def test_families_are_those_of_the_sources():
+    declared = re.search(r"^enum class Family \{(.*)\};$", TRAITS, re.MULTILINE)[1]
+    assert set(FAMILIES.values()) == {name.strip() for name in declared.split(",")}
+    assert {instance.family for instance in ALL} <= set(FAMILIES)
 
 
 def test_the_table_has_kernels_of_gate_and_up_and_of_one_weight():
@@ -29,13 +53,20 @@ def test_the_table_has_kernels_of_gate_and_up_and_of_one_weight():
 
 @pytest.mark.parametrize("family", ["dual", "plain"])
 def test_the_table_has_a_family_without_and_with_a_cluster_of_two(family):
-    sizes = {i.cluster_m * i.cluster_n for i in INSTANCES if i.family == family}
-    assert {1, 2} <= sizes
+    assert {1, 2} <= {i.cluster_m for i in INSTANCES if i.family == family}
 
 
 def test_the_package_has_been_built_from_this_table():
     """`python -m build_scripts` after a change of the table."""
     assert [kernel.name for kernel in variants()] == [instance.name for instance in INSTANCES]
+
+
+def test_kernels_to_be_timed_are_not_in_the_package_but_for_the_one_they_are_compared_with():
+    ours = [instance for instance in ABLATIONS if instance in INSTANCES]
+    others = [instance for instance in ABLATIONS if instance not in INSTANCES]
+    assert [instance.family for instance in ours] == ["sync"]
+    assert [instance.family for instance in others] == ["sync-late", "sync-bare"]
+    assert {dataclasses.replace(instance, family="sync") for instance in others} == {*ours}
 
 
 @BY_NAME
@@ -66,9 +97,10 @@ def test_the_source_has_one_entry_per_weight_layout(instance):
     assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[m] for m in instance.majors]
     for entry, major in zip(entries, instance.majors, strict=True):
         assert entry.pop("PACKING") == str(PACKINGS.get(major, 0))
-        assert entry.pop("FAMILY") == instance.family.capitalize()
+        assert entry.pop("NARROWING") == str(instance.narrowing(major))
+        assert entry.pop("FAMILY") == FAMILIES[instance.family]
         assert entry.pop("SCHEDULE") == instance.schedule.capitalize()
-        assert {"BLOCK_M", "BLOCK_N", "CLUSTER_M", "CLUSTER_N", "STAGES"} <= set(entry)
+        assert {"BLOCK_M", "BLOCK_N", "CLUSTER_M", "STAGES"} <= set(entry)
         assert entry == {name: str(getattr(instance, name.lower())) for name in entry}
 
 
@@ -77,11 +109,11 @@ def test_the_source_has_one_entry_per_weight_layout(instance):
     [
         # Gate's and up's columns side by side in a stage, or those of one weight.
         (DUAL, 2 * 96),
-        (Instance("dual", "pingpong", 128, 64, 2, 1), 2 * 64),
-        (Instance("dual", "cooperative", 128, 112, 1, 1), 2 * 112),
-        (Instance("sync", "pingpong", 128, 96, 1, 1), 96),
-        (Instance("interleave", "pingpong", 128, 96, 1, 1), 2 * 96),
-        (Instance("plain", "pingpong", 128, 192, 1, 1), 192),
+        (Instance("dual", "pingpong", 128, 64, 2), 2 * 64),
+        (Instance("dual", "cooperative", 128, 112, 1), 2 * 112),
+        (Instance("sync", "pingpong", 128, 96, 1), 96),
+        (Instance("interleave", "pingpong", 128, 96, 1), 2 * 96),
+        (Instance("plain", "pingpong", 128, 192, 1), 192),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -105,27 +137,92 @@ def test_products_and_stores_have_more_than_one_buffer(instance):
     assert instance.out_stages >= 2
 
 
+# Widths of columns of tiles
+
+
 @pytest.mark.parametrize(
-    ("schedule", "block_m", "splits"),
+    ("instance", "major", "widths"),
     [
-        ("pingpong", 128, True),
-        ("pingpong", 64, False),
-        ("cooperative", 128, False),
-        ("cooperative", 256, True),
+        (PAIR, "k", [96, 88, 80, 72, 64]),
+        (Instance("dual", "pingpong", 128, 80, 2), "k", [80, 72, 64]),
+        (Instance("dual", "pingpong", 128, 64, 2), "k", [64]),
+        (Instance("plain", "pingpong", 128, 192, 2), "k", [192, 184, 176, 168, 160]),
+        (Instance("interleave", "pingpong", 128, 96, 2), "p8", [96, 88, 80, 72, 64]),
     ],
+    ids=lambda value: getattr(value, "name", ""),
 )
-def test_a_tile_splits_where_each_half_has_the_64_rows_of_a_wgmma(schedule, block_m, splits):
-    """In pingpong a consumer has all rows of the tile, in cooperative half of them."""
-    assert Instance("dual", schedule, block_m, 64, 1, 1).splits == splits
+def test_columns_narrow_by_8_down_to_64_and_by_32_at_most(instance, major, widths):
+    assert instance.widths(major) == widths
+
+
+@pytest.mark.parametrize(("block_n", "widths"), [(96, [96, 64]), (128, [128]), (192, [192])])
+def test_columns_of_n_major_weights_narrow_by_whole_boxes(block_n, widths):
+    assert dataclasses.replace(PAIR, block_n=block_n).widths("n") == widths
 
 
 @pytest.mark.parametrize(
-    ("block_n", "width", "span"), [(64, 32, 64), (96, 32, 64), (128, 32, 64), (72, 72, 16)]
+    ("instance", "major"),
+    [
+        (Instance("dual", "cooperative", 128, 128, 2), "k"),
+        (Instance("interleave", "cooperative", 128, 128, 2), "p8"),
+        (Instance("interleave", "pingpong", 128, 96, 2), "p1"),
+        (DUAL, "k"),
+        (Instance("plain", "pingpong", 128, 128, 1), "k"),
+        *((instance, "k") for instance in ABLATIONS),
+    ],
+    ids=lambda value: getattr(value, "name", value),
 )
-def test_boxes_of_the_result_are_swizzled_or_the_whole_width(block_n, width, span):
-    instance = Instance("dual", "pingpong", 128, block_n, 1, 1)
-    assert (instance.boxes["out"][0], instance.boxes["out"][2]) == (width, span)
-    assert block_n % width == 0
+def test_only_pingpong_kernels_of_one_pass_in_clusters_have_more_than_one_width(instance, major):
+    assert instance.narrowing(major) == 0
+    assert instance.widths(major) == [instance.block_n]
+
+
+@BY_NAME
+def test_no_width_is_narrower_than_the_sources_have_code_for(instance):
+    """kNarrowing steps down from kBlockN as long as it is at least kMinWidth."""
+    assert "kMinWidth = kBlockN - 32 > 64 ? kBlockN - 32 : 64;" in TRAITS
+    for major in instance.majors:
+        *_, narrowest = instance.widths(major)
+        assert narrowest >= max(64, instance.block_n - 32)
+
+
+@pytest.mark.parametrize(
+    ("instance", "widths"),
+    [
+        (Instance("plain", "pingpong", 128, 128, 2), {32, 96, 104, 112, 120, 128}),
+        (PAIR, {32, 128, 144, 160, 176, 192}),
+        (Instance("dual", "cooperative", 128, 128, 1), {32, 256}),
+        (Instance("dual", "cooperative", 128, 160, 1), {32, 160}),  # gate and up apart
+        (Instance("sync", "pingpong", 128, 96, 1), {32, 96}),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_source_needs_the_products_of_every_width_and_those_that_lay_a_result_box_out(
+    instance, widths
+):
+    assert instance.mma_widths() == widths
+
+
+@BY_NAME
+def test_a_source_asks_for_cutes_larger_header_where_it_needs_it_and_nowhere_else(instance):
+    asked = "#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED" in instance.source().splitlines()
+    assert asked == bool(instance.mma_widths() - set(COMMON_WIDTHS))
+
+
+# Boxes
+
+
+@BY_NAME
+def test_boxes_of_the_result_are_as_wide_as_their_swizzle_span_and_no_wider_than_any_tile(instance):
+    columns, rows, span = instance.boxes["out"]
+    assert (columns, rows, span) == (32, 64, 64)
+    assert instance.warpgroup_m % rows == 0
+    assert all(columns <= min(instance.widths(major)) for major in instance.majors)
+
+
+@BY_NAME
+def test_a_box_of_x_has_all_rows_of_the_tile(instance):
+    assert instance.boxes["x"] == [64, instance.block_m, 128]
 
 
 @BY_NAME
@@ -134,14 +231,21 @@ def test_raster_rows_are_positive(instance):
     assert instance.raster_rows >= 1
 
 
-def test_a_cluster_loads_each_operand_in_slices():
-    rows = {name: box[1] for name, box in DUAL.boxes.items()}
-    along_m = dataclasses.replace(DUAL, cluster_m=2, cluster_n=1)
-    along_n = dataclasses.replace(DUAL, cluster_m=1, cluster_n=2)
-    weights = {name: count // 2 for name, count in rows.items() if name.startswith("weight")}
-    assert weights
-    assert {name: box[1] for name, box in along_m.boxes.items()} == rows | weights
-    assert {name: box[1] for name, box in along_n.boxes.items()} == rows | {"x": rows["x"] // 2}
+@pytest.mark.parametrize(
+    ("family", "cluster_m", "slices"),
+    [("dual", 1, 1), ("dual", 2, 1), ("dual", 4, 4), ("plain", 1, 1), ("plain", 2, 2)],
+)
+def test_ctas_of_a_cluster_load_a_slice_of_each_weight_but_two_load_gate_and_up(
+    family, cluster_m, slices
+):
+    alone = dataclasses.replace(DUAL, family=family)
+    instance = dataclasses.replace(alone, cluster_m=cluster_m)
+    expected = {
+        name: [inner, rows // slices if name.startswith("weight") else rows, span]
+        for name, (inner, rows, span) in alone.boxes.items()
+    }
+    assert instance.slices == slices
+    assert instance.boxes == expected
 
 
 @BY_NAME

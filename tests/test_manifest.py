@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
 import shutil
+from pathlib import Path
 
 import cubin_files
 import pytest
@@ -41,21 +43,19 @@ def test_the_manifest_says_what_it_was_built_with():
 
 
 def test_the_folder_holds_the_cubins_of_the_manifest_and_no_others():
-    listed = {kernel.cubin for kernel in variants()}
-    assert {path.name for path in CUBINS.glob("*.cubin")} == listed
+    assert {str(path) for path in CUBINS.glob("*.cubin")} == {k.cubin for k in variants()}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_name_is_family_schedule_tile_cluster(name):
     kernel = KERNELS[name]
     tile = f"{kernel.block_m}x{kernel.block_n}"
-    cluster = f"{kernel.cluster_m}x{kernel.cluster_n}"
-    assert name == f"{kernel.family}_{kernel.schedule}_{tile}_{cluster}"
+    assert name == f"{kernel.family}_{kernel.schedule}_{tile}_{kernel.cluster_m}x1"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_hash_is_that_of_the_file(name):
-    code = (CUBINS / KERNELS[name].cubin).read_bytes()
+    code = Path(KERNELS[name].cubin).read_bytes()
     assert hashlib.sha256(code).hexdigest() == KERNELS[name].sha256
     assert len(code) == ROWS[name]["bytes"]
     assert cubin(KERNELS[name]) == code
@@ -84,7 +84,7 @@ def test_every_weight_layout_of_the_table_has_an_entry_and_there_are_no_others(n
 def test_an_entry_takes_four_descriptors_and_the_integers_of_a_plan(name, major):
     """What `plan._Arguments` packs, as the fake driver takes it apart."""
     found = cubin_files.parameter_bytes(name, KERNELS[name].entry(major))
-    assert found == [128] * 4 + [4] * 6
+    assert found == [128] * 4 + [4] * 8
 
 
 @pytest.mark.parametrize(("name", "major"), ENTRIES)
@@ -98,7 +98,25 @@ def test_an_entry_uses_tensor_cores_and_tma(name, major):
 @pytest.mark.parametrize(("name", "major"), ENTRIES)
 def test_loads_are_multicast_in_clusters_and_nowhere_else(name, major):
     code = cubin_files.sass(name)[KERNELS[name].entry(major)]
-    assert ("UTMALDG.2D.MULTICAST" in code) == (KERNELS[name].cluster_size > 1)
+    assert ("UTMALDG.2D.MULTICAST" in code) == (KERNELS[name].cluster_m > 1)
+
+
+@pytest.mark.parametrize(("name", "major"), ENTRIES)
+def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, major):
+    """In columns of a WGMMA: gate's and up's together where both fit."""
+    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+    found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
+    each = INSTANCE[name].columns // KERNELS[name].block_n
+    assert found == {each * width for width in dict(KERNELS[name].widths)[major]}
+
+
+@pytest.mark.parametrize(("name", "major"), ENTRIES)
+def test_an_entry_stores_each_width_in_boxes_of_its_own(name, major):
+    """Loops over boxes are unrolled: 64 rows by 32 columns each."""
+    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+    row_blocks = INSTANCE[name].warpgroup_m // 64
+    boxes = [row_blocks * -(-width // 32) for width in dict(KERNELS[name].widths)[major]]
+    assert len(re.findall(r"\bUTMASTG\.2D", code)) == sum(boxes)
 
 
 @pytest.mark.parametrize(("name", "major"), ENTRIES)
@@ -136,34 +154,38 @@ def test_tma_boxes_tile_the_block(name):
     kernel = KERNELS[name]
     boxes = dict(kernel.boxes)
     assert set(boxes) == {"x", "out"} | {f"weight_{major}" for major, _ in kernel.entries}
-    rows = 64  # of a WGMMA
-    assert boxes["x"] == (kernel.block_k, rows // kernel.cluster_n, 128)
-    assert kernel.block_m % rows == 0
+    assert boxes["x"] == (kernel.block_k, kernel.block_m, 128)
+    assert kernel.block_m % boxes["out"][1] == 0
+    slices = INSTANCE[name].slices
     for major, _ in kernel.entries:
         box = boxes[f"weight_{major}"]
         if major == "n":
-            assert box[1] == kernel.block_k // kernel.cluster_m
-            assert kernel.block_n % box[0] == 0
+            assert box[1] == kernel.block_k // slices
+            assert all(width % box[0] == 0 for width in dict(kernel.widths)[major])
         else:  # along K; packed weights have gate's and up's columns in one tile
             columns = kernel.block_n * (2 if kernel.family == "interleave" else 1)
-            assert box == (kernel.block_k, columns // kernel.cluster_m, 128)
-    assert kernel.block_n % boxes["out"][0] == 0
-    assert boxes["out"][1] == rows
+            assert box == (kernel.block_k, columns // slices, 128)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_tma_box_is_as_wide_as_its_swizzle_span_or_is_not_swizzled(name):
+def test_a_tma_box_is_as_wide_as_its_swizzle_span(name):
     for columns, rows, span in dict(KERNELS[name].boxes).values():
-        assert span in (16, 32, 64, 128)
-        assert 2 * columns == span or span == 16
-        assert 2 * columns % 16 == 0
-        assert 1 <= columns <= 256
+        assert span in (32, 64, 128)
+        assert 2 * columns == span
         assert 1 <= rows <= 256
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whether_tiles_split_is_what_the_table_says(name):
-    assert KERNELS[name].splits == INSTANCE[name].splits
+def test_widths_of_columns_are_what_the_table_says(name):
+    instance = INSTANCE[name]
+    expected = {major: tuple(instance.widths(major)) for major in instance.majors}
+    assert dict(KERNELS[name].widths) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kernel_knows_where_its_cubin_is(name):
+    assert KERNELS[name].cubin == str(CUBINS / ROWS[name]["cubin"])
+    assert Path(KERNELS[name].cubin).is_absolute()
 
 
 # What is damaged
@@ -175,13 +197,21 @@ def folder(tmp_path):
     copy = tmp_path / "cubins"
     copy.mkdir()
     shutil.copy(CUBINS / "manifest.json", copy)
-    shutil.copy(CUBINS / variants()[0].cubin, copy)
+    shutil.copy(variants()[0].cubin, copy)
     return copy
 
 
-def test_a_whole_copy_of_the_folder_is_read(folder):
-    assert variants(folder) == variants()
-    assert cubin(variants(folder)[0], folder) == cubin(variants()[0])
+def moved(folder):
+    """The package's kernels as if they were in another folder."""
+    return tuple(
+        dataclasses.replace(kernel, cubin=str(folder / f"{kernel.name}.cubin"))
+        for kernel in variants()
+    )
+
+
+def test_another_folder_is_read_with_the_cubins_that_are_there(folder):
+    assert variants(folder) == moved(folder)
+    assert cubin(variants(folder)[0]) == cubin(variants()[0])
 
 
 @pytest.mark.parametrize("what", ["manifest.json", "folder"])
@@ -221,6 +251,8 @@ def _row(change):
         _row(lambda row: row.pop("threads")),
         _row(lambda row: row["entries"].clear()),
         _row(lambda row: row["boxes"].update(x=[])),
+        _row(lambda row: row.pop("widths")),
+        _row(lambda row: row["widths"].update(k=96)),
         _row(lambda row: row["limits"].pop("n_multiple")),
         _row(lambda row: row["limits"].update(unknown=1)),
         pytest.param(_row(lambda row: row.update(entries=[]))),
@@ -228,6 +260,7 @@ def _row(change):
     ids=[
         *("empty", "truncated", "list", "null", "no format", "other format", "no instances"),
         *("row without threads", "row without entries", "row with half a box"),
+        *("row without widths", "row with one width that is no list"),
         *("row without a limit", "row with an unknown limit", "row with a list of entries"),
     ],
 )
@@ -253,7 +286,7 @@ def test_a_repaired_manifest_is_read_in_the_same_process(folder):
     with pytest.raises(KernelsUnavailableError):
         variants(folder)
     path.write_text(text)
-    assert variants(folder) == variants()
+    assert variants(folder) == moved(folder)
 
 
 @pytest.mark.parametrize(
@@ -268,10 +301,10 @@ def test_a_repaired_manifest_is_read_in_the_same_process(folder):
 )
 def test_a_damaged_cubin_says_how_to_rebuild(folder, damage, words):
     kernel = variants(folder)[0]
-    path = folder / kernel.cubin
+    path = Path(kernel.cubin)
     damage(path)
     with pytest.raises(KernelsUnavailableError) as caught:
-        cubin(kernel, folder)
+        cubin(kernel)
     for word in (str(path), kernel.name, words, REBUILD):
         assert word in str(caught.value)
 
