@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -106,6 +107,26 @@ def test_a_contender_that_raises_costs_only_itself(host):
     assert host.timed == ["late", "mine"]
 
 
+def ungated(drawn):
+    """As `right`, without the activation."""
+    x, w2 = (array.astype(np.float32) for array in (drawn.x, drawn.w2[0]))
+    product = x @ w2.T
+    return (product[:, : CELL.n] * product[:, CELL.n :]).astype(ml_dtypes.bfloat16)
+
+
+def test_a_contender_without_the_activation_is_compared_with_what_it_computes(host):
+    contenders = [
+        replace(contender("bare", ungated), computes="ungated"),
+        contender("wrong", ungated),
+        replace(contender("wrong too", right), computes="ungated"),
+    ]
+    found = measured(*contenders).outcomes
+    assert found["bare"].microseconds == 7.0
+    assert found["bare"].relative_error < 2**-8
+    assert found["wrong"].error.startswith("wrong result")
+    assert found["wrong too"].error.startswith("wrong result")
+
+
 @pytest.mark.parametrize("spoil", [0.0, np.nan, 2.0])
 def test_a_wrong_contender_is_not_timed(host, spoil):
     def wrong(drawn):
@@ -153,7 +174,7 @@ def test_rows_are_sampled_from_the_first_to_the_last(host):
     assert np.array_equal(sampled[-1], drawn.x[-1])
 
 
-def test_fp64_results_of_products_swiglu_and_mlp(host):
+def test_fp64_results_of_products_swiglu_with_and_without_activation_and_mlp(host):
     drawn = inputs.draw(CELL, 0, whole_mlp=True)
     x, w2, down = (a.astype(np.float64) for a in (drawn.x, drawn.w2[0], drawn.w_down[0]))
     found = fp64.expected(np, drawn.x, drawn.w2[0], drawn.w_down[0].T)
@@ -162,6 +183,7 @@ def test_fp64_results_of_products_swiglu_and_mlp(host):
     swiglu = gate / (1 + np.exp(-gate)) * up
     np.testing.assert_allclose(found.of("product"), product)
     np.testing.assert_allclose(found.of("swiglu"), swiglu)
+    np.testing.assert_allclose(found.of("ungated"), gate * up)
     np.testing.assert_allclose(found.of("mlp"), swiglu @ down.T)
 
 

@@ -5,13 +5,25 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import json
+import runpy
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
 from build_scripts import build as build_module
 from build_scripts import toolchain
-from build_scripts.build import KERNELS, NOTES, _reusable, build, source_hash
+from build_scripts.build import (
+    ABLATED,
+    KERNELS,
+    NOTES,
+    OUTPUT,
+    ROOT,
+    _reusable,
+    build,
+    source_hash,
+)
 from build_scripts.compile import (
     Compiled,
     CompileError,
@@ -20,7 +32,7 @@ from build_scripts.compile import (
     compile_instance,
     parse_resources,
 )
-from build_scripts.instances import INSTANCES, Instance
+from build_scripts.instances import ABLATIONS, INSTANCES, Instance
 from cuswiglu.variant import CUBINS, cubin, manifest, variants
 
 VERSIONS = dict.fromkeys(toolchain.WHEELS, "1.0")
@@ -212,7 +224,9 @@ def test_a_build_writes_what_the_library_reads(tmp_path, compiled):
     assert [kernel.name for kernel in kernels] == [instance.name for instance in INSTANCES]
     for kernel, instance in zip(kernels, INSTANCES, strict=True):
         assert cubin(kernel) == f"\x7fELF {kernel.name}".encode()
+        assert Path(kernel.cubin) == path.parent / f"{kernel.name}.cubin"
         assert kernel.shared_bytes == instance.shared_bytes
+        assert dict(kernel.widths) == {m: tuple(instance.widths(m)) for m in instance.majors}
         assert kernel.registers == 168
     assert json.loads(path.read_text())["toolchain"] == VERSIONS
 
@@ -256,6 +270,55 @@ def test_a_failed_build_names_the_instance_and_writes_no_manifest(tmp_path, comp
 def test_no_temporary_files_are_left(built):
     expected = {"manifest.json", NOTES} | {f"{instance.name}.cubin" for instance in INSTANCES}
     assert {path.name for path in built.iterdir()} == expected
+
+
+# Kernels that exist only to be timed
+
+
+def test_kernels_to_be_timed_are_built_into_a_folder_that_the_library_reads(tmp_path, compiled):
+    build(tmp_path, ABLATIONS, say=lambda line: None)
+    kernels = variants(tmp_path)
+    assert [kernel.family for kernel in kernels] == ["sync", "sync-late", "sync-bare"]
+    for kernel, instance in zip(kernels, ABLATIONS, strict=True):
+        assert kernel.entry("k") == instance.entry("k")
+        assert cubin(kernel) == f"\x7fELF {kernel.name}".encode()
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """`python -m build_scripts` with these options; gives what build() was called with."""
+
+    def run(*options, fails_with=None):
+        asked = []
+
+        def build_fake(*arguments):
+            asked.append(arguments)
+            if fails_with:
+                raise fails_with
+
+        monkeypatch.setattr(build_module, "build", build_fake)
+        monkeypatch.setattr(sys, "argv", ["build_scripts", *options])
+        runpy.run_module("build_scripts", run_name="__main__")
+        return asked
+
+    return run
+
+
+def test_the_command_builds_the_package(command):
+    assert command() == [()]
+    assert OUTPUT == CUBINS
+
+
+def test_the_command_builds_kernels_to_be_timed_outside_of_the_package_where_asked(command):
+    assert command("--ablations") == [(ABLATED, ABLATIONS)]
+    assert ABLATED.is_relative_to(ROOT)
+    assert not ABLATED.is_relative_to(ROOT / "cuswiglu")
+
+
+@pytest.mark.parametrize("error", [CompileError("dual: no"), toolchain.ToolchainError("no wheel")])
+def test_a_build_that_fails_ends_the_command_with_its_words(command, error):
+    with pytest.raises(SystemExit, match=f"^error: {error}$"):
+        command(fails_with=error)
 
 
 # The real compiler
