@@ -10,6 +10,11 @@ def reference(cupy, x, gate, up):
     return product / (1 + cupy.exp(-product)) * (x @ up)
 
 
+def product(cupy, x, weight):
+    """x weight in FP64."""
+    return x.astype(cupy.float64) @ weight.astype(cupy.float64)
+
+
 def assert_close(cupy, found, expected):
     """One BF16 rounding (2^-9 relative), and FP32 accumulation near zero."""
     found = found.astype(cupy.float64)

@@ -1,12 +1,36 @@
-"""Every compiled instance, with each layout of weights it has an entry for."""
+"""Every compiled instance, with each layout of weights it has an entry for, and each width."""
 
 from __future__ import annotations
 
+import itertools
+from unittest import mock
+
 import cuswiglu
 from cuswiglu import arrays, plan, problem, select
+from cuswiglu.columns import Columns, uniform
+from cuswiglu.variant import Variant
 
 CASES = [(kernel, layout) for kernel in cuswiglu.variants() for layout, _ in kernel.entries]
 IDS = [f"{kernel.name}-{layout}" for kernel, layout in CASES]
+
+
+def widths(kernel, layout):
+    """Widths of a column of tiles, widest first."""
+    return dict(kernel.widths)[layout]
+
+
+def pairs(kernel, layout):
+    """Every two widths that a launch can have, the wide one first; one width alone is (w, w)."""
+    return itertools.combinations_with_replacement(widths(kernel, layout), 2)
+
+
+def cut(wide_width, narrow_width, wide, narrow, last):
+    """(N, columns): so many wide and narrow columns, of the last of which `last` are in N."""
+    if wide_width == narrow_width:
+        n = (wide + narrow - 1) * wide_width + last
+        return n, uniform(n, wide_width)
+    n = wide * wide_width + (narrow - 1) * narrow_width + last
+    return n, Columns(wide, wide_width, narrow, narrow_width)
 
 
 def weights(layout, gate, up, gated):
@@ -18,10 +42,12 @@ def weights(layout, gate, up, gated):
     return views if gated else views[:1]
 
 
-def launch(cupy, kernel, x, views, out, *, weights_ahead=False):
-    """Run one kernel, whatever selection would say."""
+def launch(cupy, kernel, x, views, out, *, weights_ahead=False, columns=None):
+    """Run one kernel, whatever selection would say; on these columns, or on those it would have."""
     x_view, out_view = arrays.view("x", x), arrays.view("out", out)
     described = problem.describe(x_view, views, out_view)
     choice = select.Choice("sm90", kernel.name, kernel)
-    made = plan.Sm90Plan(described, choice, plan.driver(), weights_ahead=weights_ahead)
+    chosen = Variant.columns if columns is None else lambda *arguments: columns
+    with mock.patch.object(Variant, "columns", chosen):
+        made = plan.Sm90Plan(described, choice, plan.driver(), weights_ahead=weights_ahead)
     made(x_view, views, out_view, cupy.cuda.get_current_stream().ptr)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from compare import assert_close, assert_guard_intact, reference
-from instances import CASES, IDS, launch, weights
+from compare import assert_close, assert_guard_intact, product, reference
+from instances import CASES, IDS, cut, launch, pairs, weights
 
 import cuswiglu
 
-# (M, N, K): every tail of tiles of 64 to 256; fewer tiles than SMs, several waves, a short last
-# wave (whose tiles are halved).
+# (M, N, K): every tail of tiles of 64 to 256; fewer tiles than SMs, several waves, last waves that
+# one width would leave nearly empty.
 SHAPES = [
     (1, 8, 8),
     (2, 16, 64),
@@ -44,8 +44,40 @@ def test_every_instance_matches_fp64(cupy, draw, poisoned, shape, kernel, layout
     assert_guard_intact(cupy, guard, m, n)
 
 
-def product(cupy, x, weight):
-    return x.astype(cupy.float64) @ weight.astype(cupy.float64)
+# (M, K, wide columns, narrow columns, columns of N in the last one): tails of M, N and K; all tiles
+# at once, so that a cluster begins with a narrow one, and several waves, so that it goes from wide
+# ones to narrow ones; K of less than a step, and of more than there are stages.
+CUTS = [
+    (1, 8, 1, 1, 8),
+    (65, 72, 2, 1, 56),
+    (129, 200, 1, 3, 40),
+    (300, 1032, 3, 2, 64),
+    (1000, 136, 20, 17, 24),
+    (1000, 584, 2, 35, 8),
+    (1601, 264, 31, 1, 48),
+]
+PAIRS = [
+    pytest.param(kernel, layout, *pair, id=f"{kernel.name}-{layout}-{pair[0]}-{pair[1]}")
+    for kernel, layout in CASES
+    for pair in pairs(kernel, layout)
+]
+
+
+@pytest.mark.parametrize(("kernel", "layout", "wide", "narrow"), PAIRS)
+@pytest.mark.parametrize("shape", CUTS, ids=lambda s: "-".join(map(str, s)))
+def test_every_pair_of_widths_matches_fp64(
+    cupy, draw, poisoned, shape, kernel, layout, wide, narrow
+):
+    m, k, *counts = shape
+    n, columns = cut(wide, narrow, *counts)
+    x, gate, up = draw(m, k, n, "n" if layout == "n" else "k")
+    views = weights(layout, gate, up, kernel.gated)
+    expected = reference(cupy, x, gate, up) if kernel.gated else product(cupy, x, gate)
+    for ahead in (False, True):
+        guard, out = poisoned(m, n)
+        launch(cupy, kernel, x, views, out, weights_ahead=ahead, columns=columns)
+        assert_close(cupy, out, expected)
+        assert_guard_intact(cupy, guard, m, n)
 
 
 @pytest.mark.parametrize(("kernel", "layout"), CASES, ids=IDS)
