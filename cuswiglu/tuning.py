@@ -96,7 +96,7 @@ def fit_rates(
 ) -> dict[str, cost.Rates]:
     """The cost model's rates of each instance: least squares of relative errors.
 
-    Of the rasters measured for a shape, the faster counts.
+    Of the rasters measured for a shape, the fastest counts.
     """
     rows: dict[str, list[tuple[float, float, float]]] = {}
     for shape, times in measured.items():
