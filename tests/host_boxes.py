@@ -16,7 +16,6 @@ from build_scripts.instances import FAMILIES, MAJORS, PACKINGS, Instance
 
 WRAPPER = """
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #define CUTLASS_DEVICE inline

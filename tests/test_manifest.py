@@ -120,6 +120,16 @@ def test_an_entry_stores_each_width_in_boxes_of_its_own(name, major):
 
 
 @pytest.mark.parametrize(("name", "major"), ENTRIES)
+def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, major):
+    """One exponential each: of 64 rows, a thread has half as many elements as there are columns."""
+    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+    row_blocks = INSTANCE[name].warpgroup_m // 64
+    elements = sum(row_blocks * width // 2 for width in dict(KERNELS[name].widths)[major])
+    expected = elements if KERNELS[name].gated else 0
+    assert len(re.findall(r"\bMUFU\.EX2\b", code)) == expected
+
+
+@pytest.mark.parametrize(("name", "major"), ENTRIES)
 def test_an_entry_spills_nothing(name, major):
     entry = KERNELS[name].entry(major)
     assert not re.findall(r"\b(?:STL|LDL)\b", cubin_files.sass(name)[entry])
