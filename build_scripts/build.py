@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
 OUTPUT = ROOT / "cuswiglu" / "cubins"
 ABLATED = ROOT / "build" / "ablations"
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
 HEADERS = (".cuh", ".hpp")
 NOTES = ".built.json"  # beside the cubins: what need not be compiled again
 

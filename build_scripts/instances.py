@@ -15,7 +15,7 @@ MAX_STAGES = 8
 MIN_OUT_STAGES, MAX_OUT_STAGES = 2, 4
 MMA_ROWS = 64  # of a WGMMA, and of a TMA box of the result
 OUT_BOX_N = 32  # columns of a TMA box of the result
-MIN_WIDTH = 64  # of a column of tiles
+MIN_WIDTH = 64  # of a column of tiles, if its kernel can choose
 MAX_NARROWING = 32  # columns: each width is a code path of its own
 
 #: How a weight lies in memory -> the name CuTe has for it.
@@ -87,13 +87,15 @@ class Instance:
         """
         if self.family in ("sync", "sync-late", "sync-bare") or self.schedule != "pingpong":
             return 0
+        if self.cluster_m == 1:  # wins where there are many waves, whose evenness matters little
+            return 0
         return {"k": 8, "p8": 8, "n": self.box_n, "p1": 0}[major]
 
     def widths(self, major: str) -> list[int]:
         """Widths that a column of tiles can have, widest first."""
         step = self.narrowing(major)
         narrowest = max(MIN_WIDTH, self.block_n - MAX_NARROWING)
-        return list(range(self.block_n, narrowest - 1, -step)) if step else [self.block_n]
+        return list(range(self.block_n, min(narrowest, self.block_n) - 1, -step)) if step else [self.block_n]
 
     @property
     def box_n(self) -> int:
@@ -176,6 +178,7 @@ class Instance:
                 MAJORS[major],
                 PACKINGS.get(major, 0),
                 self.narrowing(major),
+                self.widths(major)[-1],
                 self.shared_bytes,
                 self.box_n,
             )
@@ -189,7 +192,6 @@ INSTANCES = tuple(
     Instance(family, schedule, block_m, block_n, cluster_m)
     for family, schedule, block_m, block_n, clusters in (
         ("dual", "pingpong", 128, 96, (1, 2)),
-        ("dual", "pingpong", 128, 88, (2,)),
         ("dual", "pingpong", 128, 80, (2,)),
         ("dual", "cooperative", 128, 128, (2,)),
         ("interleave", "pingpong", 128, 96, (2,)),

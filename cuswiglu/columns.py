@@ -49,16 +49,12 @@ def busiest(columns: Columns, rows: int, resident: int, block_n: int) -> float:
     block_n : int
         The full width.
     """
-    tiles, wide = columns.count * rows, columns.wide * rows
+    # The first cluster: wide tiles come first, and turns begin with it.
+    of_all = -(-columns.count * rows // resident)
+    of_wide = -(-columns.wide * rows // resident)
     wide_cost = (columns.wide_width + STEP_COLUMNS) / (block_n + STEP_COLUMNS)
     narrow_cost = (columns.narrow_width + STEP_COLUMNS) / (block_n + STEP_COLUMNS)
-    found = 0.0
-    # Loads of cluster after cluster change only where wide or all tiles give out.
-    for cluster in {0, wide % resident, tiles % resident}:
-        of_all = -(-max(0, tiles - cluster) // resident)
-        of_wide = -(-max(0, wide - cluster) // resident)
-        found = max(found, of_wide * wide_cost + (of_all - of_wide) * narrow_cost)
-    return found
+    return of_wide * wide_cost + (of_all - of_wide) * narrow_cost
 
 
 def best(n: int, rows: int, resident: int, widths: Sequence[int]) -> Columns:
@@ -89,6 +85,5 @@ def _candidates(n: int, rows: int, resident: int, widths: Sequence[int]) -> Iter
             waves = (-(-n // wide) - 1) * rows // resident
             for full in range(max(0, waves - LAST_WAVES), waves + 1):
                 columns = full * resident // rows
-                left = n - columns * wide
-                if columns and left > 0:
-                    yield Columns(columns, wide, -(-left // narrow), narrow)
+                if columns:
+                    yield Columns(columns, wide, -(-(n - columns * wide) // narrow), narrow)

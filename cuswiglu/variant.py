@@ -13,7 +13,7 @@ from .columns import Columns
 from .problem import Problem
 
 CUBINS = Path(__file__).parent / "cubins"
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
 REBUILD = "rebuild with `pip install --force-reinstall --no-deps .` in the source tree"
 
 

@@ -32,7 +32,7 @@ struct Epilogue {
   }
 
   // Stores the tile whose first element is (row, column), box by box: while the arithmetic runs on
-  // one box, TMA stores those before. Of a width that is no multiple of a box, the last two overlap.
+  // one box, TMA stores those before. If the width is no multiple of a box, the last two overlap.
   // `combine(v, m)` is the FP32 result of element v of row block m; `stored` counts the boxes that
   // this warpgroup has stored so far.
   template <int kWidth, class Combine>

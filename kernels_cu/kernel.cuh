@@ -137,7 +137,8 @@ struct Kernel {
           if constexpr (Traits::kFamily == Family::Plain) {
             return Store::template value<kWidth>(accum, v, m, 0);
           } else {
-            return activation(Store::template value<kWidth>(accum, v, m, 0)) * Store::template value<kWidth>(accum, v, m, 1);
+            float const gate = Store::template value<kWidth>(accum, v, m, 0);
+            return activation(gate) * Store::template value<kWidth>(accum, v, m, 1);
           }
         });
       }
@@ -166,7 +167,7 @@ struct Kernel {
   // f(Int<width>), for a width that is kWidth or a narrower one.
   template <int kWidth, class F>
   CUTLASS_DEVICE static void for_width(int width, F f) {
-    if constexpr (Traits::kNarrowing > 0 && kWidth - Traits::kNarrowing >= Traits::kMinWidth) {
+    if constexpr (kWidth > Traits::kNarrowest) {
       if (width < kWidth) {
         for_width<kWidth - Traits::kNarrowing>(width, f);
         return;
@@ -267,11 +268,11 @@ struct Kernel {
 // plain values and never a C++ structure whose size depends on the compiler. SHARED_BYTES and BOX_N
 // are what the build wrote into the manifest for the launch. A plain kernel ignores tma_second.
 #define CUSWIGLU_ENTRY(NAME, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, STAGES, OUT_STAGES,   \
-                       MAJOR, PACKING, NARROWING, SHARED_BYTES, BOX_N)                            \
+                       MAJOR, PACKING, NARROWING, NARROWEST, SHARED_BYTES, BOX_N)                 \
   using NAME##_traits =                                                                           \
       cuswiglu::Traits<cuswiglu::Family::FAMILY, cuswiglu::Schedule::SCHEDULE, BLOCK_M, BLOCK_N,  \
                        CLUSTER_M, STAGES, OUT_STAGES, cuswiglu::Major::MAJOR, PACKING,            \
-                       NARROWING>;                                                                \
+                       NARROWING, NARROWEST>;                                                     \
   static_assert(sizeof(NAME##_traits::SharedStorage) == SHARED_BYTES, "manifest: shared memory"); \
   static_assert(NAME##_traits::kBoxN == BOX_N, "manifest: TMA boxes");                            \
   extern "C" __global__ void __launch_bounds__(NAME##_traits::kThreads, 1)                        \

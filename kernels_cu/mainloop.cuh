@@ -44,8 +44,8 @@ struct Mainloop {
     }
   }
 
-  // The boxes of one weight that this CTA loads, of kWeightN columns from n on. `box` gets (offset in
-  // shared memory, coordinate along the contiguous dimension, the other).
+  // The boxes of one weight that this CTA loads, of kWeightN columns from n on. `box` gets (offset
+  // in shared memory, coordinate along the contiguous dimension, the other).
   template <class Box>
   CUTLASS_DEVICE static void weight_boxes(int n, int k, Box box) {
     int const slice = Traits::kSlices > 1 ? int(cute::block_rank_in_cluster()) : 0;
@@ -157,8 +157,8 @@ struct Mainloop {
   }
 
   // Consumer warpgroup: issues all products of one pass, for kWidth columns of the result. Those of
-  // the last stage, which is returned, may still be in flight (finish() waits for them), so that the
-  // other warpgroup can be let in early.
+  // the last stage, which is returned, may still be in flight (finish() waits for them), so that
+  // the other warpgroup can be let in early.
   template <int kWidth, class Accumulators>
   CUTLASS_DEVICE static int mma(SharedStorage& smem, State& read, int k_tiles, int first_row,
                                  Accumulators& accum) {

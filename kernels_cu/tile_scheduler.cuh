@@ -5,9 +5,9 @@
 // out even where one would leave the last wave half empty.
 //
 // Clusters are numbered so that `raster_rows` rows of clusters are walked, M fastest, before the
-// next column begins: the CTAs that run at the same time then share few rows of X and few columns of
-// the weights, and both stay in L2. All wide tiles come before all narrow ones. Persistent clusters
-// take numbers first, first + grid, first + 2 grid, ...
+// next column begins: the CTAs that run at the same time then share few rows of X and few columns
+// of the weights, and both stay in L2. All wide tiles come before all narrow ones. Persistent
+// clusters take numbers first, first + grid, first + 2 grid, ...
 #pragma once
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)

@@ -26,11 +26,12 @@ enum class Schedule { Pingpong, Cooperative };
 enum class Family { Dual, Sync, SyncLate, SyncBare, Interleave, Plain };
 
 // kBlockM x kBlockN is the tile of the RESULT that one CTA computes; columns of tiles can be
-// narrower by multiples of kNarrowing (0: they cannot), down to kMinWidth. kMajorB: how the weights
+// narrower by multiples of kNarrowing (0: they cannot), down to kNarrowest. kMajorB: how weights
 // lie in memory, along K (a checkpoint's (N, K) matrices seen transposed) or along N. kPacking:
 // columns that gate and up take turns by in packed weights, else 0.
 template <Family kFamily_, Schedule kSchedule_, int kBlockM_, int kBlockN_, int kClusterM_,
-          int kStages_, int kOutStages_, Major kMajorB_, int kPacking_, int kNarrowing_>
+          int kStages_, int kOutStages_, Major kMajorB_, int kPacking_, int kNarrowing_,
+          int kNarrowest_>
 struct Traits {
   using Element = cutlass::bfloat16_t;
   static constexpr Family kFamily = kFamily_;
@@ -44,7 +45,9 @@ struct Traits {
   static constexpr Major kMajorB = kMajorB_;
   static constexpr int kPacking = kPacking_;
   static constexpr int kNarrowing = kNarrowing_;
-  static constexpr int kMinWidth = kBlockN - 32 > 64 ? kBlockN - 32 : 64;
+  static constexpr int kNarrowest = kNarrowest_;
+  static_assert(kNarrowing == 0 ? kNarrowest == kBlockN : (kBlockN - kNarrowest) % kNarrowing == 0,
+                "widths are whole steps apart");
   static_assert((kFamily == Family::Interleave) == (kPacking > 0), "packed weights interleave");
 
   // Weight tiles side by side in a stage, and walks over K for one tile of the result.

@@ -91,6 +91,8 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     if options.rounds < 1:
         raise ValueError(f"--rounds must be at least 1, got {options.rounds}")
+    if options.also and options.suite == "mlp":
+        raise ValueError("--also takes kernels for gate and up, suite mlp computes the whole MLP")
     if options.resume and not options.json:
         raise ValueError("--resume needs --json FILE, the record to go on with")
 

@@ -41,7 +41,7 @@ def gate_up() -> Found:
 
 
 def built(folder: Path) -> Found:
-    """Every instance of another build, such as `python -m build_scripts --ablations`."""
+    """Another build's instances for a pair of weights along K: `build_scripts --ablations` has some."""
     try:
         kernels = variants.variants(folder)
     except variants.KernelsUnavailableError as error:
@@ -54,6 +54,7 @@ def built(folder: Path) -> Found:
                 "ungated" if kernel.family == UNGATED else "swiglu",
             )
             for kernel in kernels
+            if kernel.gated and "k" in dict(kernel.entries)
         ]
     )
 
