@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
@@ -72,8 +71,9 @@ def gpu(monkeypatch):
     """
     import fake_driver
 
-    from cuswiglu import arrays, driver, plan
+    from cuswiglu import arrays, driver, functional, plan
     from cuswiglu.backends import cublas
+    from cuswiglu.cache import Cache
 
     host_cupy = fake_driver.HostCuPy()
     fake = fake_driver.FakeDriver(current_device=host_cupy.device)
@@ -89,8 +89,9 @@ def gpu(monkeypatch):
     monkeypatch.setattr(arrays, "cupy_module", lambda: host_cupy)
     monkeypatch.setattr(driver, "bindings", lambda: fake)
     monkeypatch.setattr(driver, "_drivers", [])
-    monkeypatch.setattr(plan, "_plans", OrderedDict())
+    monkeypatch.setattr(plan, "_plans", Cache(plan.CACHED_PLANS))
     monkeypatch.setattr(plan, "_devices", {})
+    monkeypatch.setattr(functional, "_ready", Cache(functional.CACHED_CALLS))
     monkeypatch.setattr(cublas, "swiglu", record("swiglu"))
     monkeypatch.setattr(cublas, "matmul", record("matmul"))
     return SimpleNamespace(driver=fake, cupy=host_cupy, portable=portable)

@@ -280,7 +280,12 @@ class HostCuPy:
                 return cls(handle)
 
         self.cuda = SimpleNamespace(
-            Device=Device, Stream=Stream, ExternalStream=Stream, get_current_stream=self._stream
+            Device=Device,
+            Stream=Stream,
+            ExternalStream=Stream,
+            get_current_stream=self._stream,
+            alloc=self._alloc,
+            runtime=SimpleNamespace(getDevice=self.device),
         )
 
     def __getattr__(self, name):
@@ -297,6 +302,12 @@ class HostCuPy:
         """Index of the current device; -1 where none was made current."""
         entered = self._stack(self.cuda.Device)
         return entered[-1].id if entered else -1
+
+    def _alloc(self, size):
+        return self.empty((size,), np.uint8).data
+
+    def ndarray(self, shape, dtype, memory=None):
+        return self.empty(shape, dtype) if memory is None else cupy.ndarray(shape, dtype, memory)
 
     def empty(self, shape, dtype):
         assert dtype in (BF16, np.uint8)
