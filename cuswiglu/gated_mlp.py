@@ -10,6 +10,7 @@ from .cache import Cache
 from .calls import ReadyCall
 
 if TYPE_CHECKING:
+    from .captured import CapturedMLP
     from .models import MLPWeights
 
 CACHED_CALLS = 64  # of one layer: M, the layout of x, and of out where it is given
@@ -114,6 +115,39 @@ class GatedMLP:
                 self._ready,
             )
         return result if out is None else out
+
+    def capture(self, x: Any) -> CapturedMLP:
+        """Capture the call for arrays like x in a CUDA graph, to be replayed at less cost.
+
+        Parameters
+        ----------
+        x : (..., K) array
+            On the weights' CUDA device. It is copied, not held.
+
+        Returns
+        -------
+        CapturedMLP
+            With a static input `x` and result `y` of its own.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As a call; and if x lives on the CPU, or has no tokens.
+
+        Notes
+        -----
+        It synchronises: the call runs once, on a stream of its own, before it is captured.
+
+        Examples
+        --------
+        >>> step = mlp.capture(x)  # doctest: +SKIP
+        >>> y = step(x)  # doctest: +SKIP
+        """
+        from .captured import CapturedMLP
+
+        view = arrays.view("x", x)
+        problem.check_x(view, self._gate_up[0])
+        return CapturedMLP(self, view)
 
     def __repr__(self) -> str:
         gate = self._gate_up[0]

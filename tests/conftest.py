@@ -1,4 +1,4 @@
-"""A process without tuned tables, and a GPU that is not there: see fake_driver.py."""
+"""A process without tuned tables; a GPU that is not there: see fake_driver.py, host_cupy.py."""
 
 from __future__ import annotations
 
@@ -70,13 +70,14 @@ def gpu(monkeypatch):
     gpu.portable as (function, arrays, stream).
     """
     import fake_driver
+    import host_cupy as host
 
     from cuswiglu import arrays, driver, functional, plan
     from cuswiglu.backends import cublas
     from cuswiglu.cache import Cache
 
-    host_cupy = fake_driver.HostCuPy()
-    fake = fake_driver.FakeDriver(current_device=host_cupy.device)
+    host_cupy = host.HostCuPy()
+    fake = host_cupy.driver = fake_driver.FakeDriver(current_device=host_cupy.device)
     portable = []
 
     def record(function):
