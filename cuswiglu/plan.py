@@ -88,7 +88,7 @@ class Sm90Plan:
                 int(weights_ahead),
             )
         )
-        self._launch = cuda.launcher(self._config, self._function, self._arguments.address)
+        self._launch = cuda.launcher(*self.packed)
 
     def __call__(
         self, x: ArrayView, weights: Sequence[ArrayView], out: ArrayView, stream: int
@@ -103,6 +103,11 @@ class Sm90Plan:
         if addresses != self._addresses:
             self._point_at(addresses)
         self._launch(stream)
+
+    @property
+    def packed(self) -> tuple[Any, Any, int]:
+        """Configuration, function and arguments of the last launch, as the driver takes them."""
+        return self._config, self._function, self._arguments.address
 
     def _point_at(self, addresses: Addresses) -> None:
         before, self._addresses = self._addresses, _NOWHERE  # stays so if encoding fails

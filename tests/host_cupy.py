@@ -137,7 +137,10 @@ class HostCuPy:
             alloc=self._alloc,
             using_allocator=self._using_allocator,
             MemoryPool=type("MemoryPool", (MemoryPool,), {"host": self}),
-            runtime=SimpleNamespace(getDevice=self.device),
+            runtime=SimpleNamespace(
+                getDevice=self.device,
+                deviceSynchronize=lambda: self.events.append(("synchronize", "device")),
+            ),
         )
         self.cuda.ExternalStream = self.cuda.Stream
 

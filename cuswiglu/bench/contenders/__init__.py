@@ -13,12 +13,14 @@ def find(suite: str) -> Found:
     Parameters
     ----------
     suite : str
-        "paper", "mlp", "random" or "quick".
+        "paper", "mlp", "random", "host" or "quick".
     """
-    from . import _jax, _own, _quack, _torch, _triton
+    from . import _host, _jax, _own, _quack, _torch, _triton
 
     if suite == "mlp":
         parts = [_own.mlp(), _torch.mlp()]
+    elif suite == "host":
+        parts = [_host.calls(), _host.torch_calls()]
     elif suite == "random":
         parts = [_own.gate_up()]
     else:
