@@ -20,14 +20,26 @@ from .packed import PackedWeights
 from .plan import Plan, Sm90Plan
 from .problem import TMA_ALIGNMENT
 
+#: Shape, strides in bytes, device, and address modulo 16.
+Kind = tuple[tuple[int, ...], tuple[int, ...], int, int]
 #: Variant, and the kinds of the arrays.
 Key = tuple[Any, ...]
 #: Of gate, up and down; of packed weights twice the same, and of no w_down 0.
 Addresses = tuple[int, int, int]
 #: An intermediate of up to so many bytes is allocated in one piece with the result, and lives as
-#: long: a second allocation would cost a small problem more time than it takes the GPU to start.
+#: long. Another allocation costs the host about 2 us, which a few tokens of a small model, a dozen
+#: on the GPU, do not hide; larger problems do.
 JOINED_BYTES = 256 << 10
 _ALIGNMENT = 512  # of what lies in one allocation; as CuPy's pool aligns
+
+
+def kind(array: Any) -> Kind | None:
+    """The kind of a BF16 CuPy array; None of anything else."""
+    cupy = sys.modules.get("cupy")
+    if cupy is None or type(array) is not cupy.ndarray or array.dtype != BFLOAT16:
+        return None
+    memory = array.data
+    return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
 
 
 def key(variant: str, *given: Any) -> Key | None:
@@ -43,23 +55,19 @@ def key(variant: str, *given: Any) -> Key | None:
     tuple or None
         None if an argument is no BF16 CuPy array.
     """
-    cupy = sys.modules.get("cupy")
-    if cupy is None or type(variant) is not str:
+    if type(variant) is not str:
         return None
     parts: list[Any] = [variant]
     for array in given:
-        if type(array) is cupy.ndarray and array.dtype == BFLOAT16:
-            memory = array.data
-            place = memory.device_id, memory.ptr % TMA_ALIGNMENT
-            parts.append((array.shape, array.strides, place))
-        elif array is None:
-            parts.append(None)
-        elif type(array) is PackedWeights:
-            parts.append((array.granularity, key(variant, array.array)))
-            if parts[-1][1] is None:
-                return None
-        else:
+        part: Any = None
+        if type(array) is PackedWeights:
+            part = kind(array.array)
+            part = part and (array.granularity, part)
+        elif array is not None:
+            part = kind(array)
+        if part is None and array is not None:
             return None
+        parts.append(part)
     return tuple(parts)
 
 

@@ -283,9 +283,12 @@ class Driver:
             graph that it is captured in.
         """
         launch = self._cuda.cuLaunchKernelEx
+        configured = None
 
         def run(stream: int) -> None:
-            config.hStream = stream
+            nonlocal configured
+            if stream != configured:
+                config.hStream = configured = stream
             result = launch(config, function, arguments, 0)
             if result[0]:
                 check(result, "cuLaunchKernelEx")

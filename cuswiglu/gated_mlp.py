@@ -96,7 +96,11 @@ class GatedMLP:
         (..., K_out) array
         """
         taken, target = x, out
-        key = calls.key(self.variant, x, out)
+        key: calls.Key | None
+        if out is None and (kind := calls.kind(x)) is not None:
+            key = self.variant, kind
+        else:
+            key = calls.key(self.variant, x, out)
         if key is None:
             taken, target = arrays.taken("x", x, stream), arrays.taken("out", out, stream)
             key = calls.key(self.variant, taken, target)

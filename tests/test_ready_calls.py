@@ -11,6 +11,7 @@ from compiled import GATED
 from device_arrays import device_poisoned, on_device, on_host
 from fake_driver import run_in_threads
 from host_arrays import poisoned
+from problems import weight
 
 import cuswiglu
 from cuswiglu import GatedMLP, calls, gated_mlp
@@ -203,6 +204,21 @@ def test_another_variant_has_a_plan_of_its_own(gpu):
     for kernel in (*GATED[:2], *GATED[:2]):
         call("swiglu", **arguments, variant=kernel.name)
         assert gpu.driver.launches[-1].entry == kernel.entry("k")
+
+
+@pytest.mark.filterwarnings("ignore:cuswiglu takes the portable path")
+def test_a_down_projection_on_the_portable_path_gets_matrices_in_later_calls_too(gpu):
+    arguments = on_gpu("mlp") | {"w_down": on_device(weight(N, K_OUT, "k", offset=1)), "out": None}
+    for _ in range(2):
+        x = device_poisoned(2, 3, K)
+        gpu.driver.launches, gpu.portable[:] = [], []
+        result = call("mlp", **arguments | {"x": x}, stream=77)
+        (launch,), ((product, (hidden, down, rows), stream),) = gpu.driver.launches, gpu.portable
+        assert (product, stream, launch.stream) == ("matmul", 77, 77)
+        assert (hidden.shape, launch.maps[3].address) == ((6, N), hidden.data.ptr)
+        assert down is arguments["w_down"]
+        assert (rows.shape, rows.data.ptr) == ((6, K_OUT), result.data.ptr)
+        assert result.shape == (2, 3, K_OUT)
 
 
 # The intermediate
