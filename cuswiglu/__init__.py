@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .captured import CapturedMLP
     from .explanation import Explanation, explain
     from .functional import mlp, swiglu
     from .gated_mlp import GatedMLP
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CapturedMLP",
     "DeviceInfo",
     "Explanation",
     "GatedMLP",
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "CapturedMLP": "captured",
     "DeviceInfo": "select",
     "Explanation": "explanation",
     "GatedMLP": "gated_mlp",

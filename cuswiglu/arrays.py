@@ -5,17 +5,18 @@ Everything past this module works on `ArrayView`.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from . import streams
 
-BFLOAT16 = "bfloat16"
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,9 @@ class ArrayView:
         Name of the element type, "bfloat16".
     device : Device
     writable : bool
-    array : numpy.ndarray or cupy.ndarray
-        Keeps the memory alive, and is what backends on array libraries compute with.
+    array : numpy.ndarray, cupy.ndarray or None
+        Keeps the memory alive, and is what backends on array libraries compute with. None of an
+        array that is not there yet.
     packing : int
         Of packed weights, the columns that gate and up take turns by; 0 of any other array.
     """
@@ -103,19 +105,18 @@ def view(name: str, array: Any, stream: Any = None) -> ArrayView:
     ValueError
         If its strides are no whole elements.
     """
+    array = taken(name, array, stream)
     if isinstance(array, np.ndarray):
         pointer, device, writable = array.ctypes.data, CPU, bool(array.flags.writeable)
     elif is_cupy(array):
         pointer, device, writable = int(array.data.ptr), Device("cuda", array.device.id), True
-    elif hasattr(array, "__dlpack__"):
-        return view(name, _from_dlpack(name, array, stream))
     else:
         raise TypeError(
             f"{name} must be a NumPy or CuPy array (or a CUDA array with __dlpack__), "
             f"got {type(array).__name__}: make one with numpy.asarray or cupy.asarray"
         )
     dtype = array.dtype.name
-    if dtype != BFLOAT16:
+    if dtype != BFLOAT16.name:
         raise TypeError(
             f"{name} must have dtype bfloat16, got {dtype}: convert it with "
             f"{name}.astype(ml_dtypes.bfloat16)"
@@ -129,7 +130,10 @@ def view(name: str, array: Any, stream: Any = None) -> ArrayView:
     return ArrayView(name, pointer, tuple(array.shape), strides, dtype, device, writable, array)
 
 
-def _from_dlpack(name: str, array: Any, stream: Any) -> Any:
+def taken(name: str, array: Any, stream: Any = None) -> Any:
+    """A DLPack producer's array on a CUDA device as CuPy's; anything else as it is."""
+    if isinstance(array, np.ndarray) or is_cupy(array) or not hasattr(array, "__dlpack__"):
+        return array
     kind, index = (int(number) for number in array.__dlpack_device__())
     if kind not in (2, 13):  # kDLCUDA, kDLCUDAManaged
         raise TypeError(
@@ -140,9 +144,8 @@ def _from_dlpack(name: str, array: Any, stream: Any) -> Any:
         return cupy_module().from_dlpack(array)
 
 
-@contextmanager
-def on_stream(device: Device, stream: Any) -> Iterator[int]:
-    """Make a device and a stream current; yields the stream's handle (0 on the CPU).
+def on_stream(device: Device, stream: Any) -> AbstractContextManager[int]:
+    """Make a device and a stream current; gives the stream's handle (0 on the CPU).
 
     Raises
     ------
@@ -150,12 +153,10 @@ def on_stream(device: Device, stream: Any) -> Iterator[int]:
         If `stream` is no stream, or is given for arrays on the CPU.
     """
     if device.kind == "cuda":
-        with streams.current(cupy_module(), device.index, stream) as handle:
-            yield handle
-    elif stream is not None:
+        return streams.current(cupy_module(), device.index, stream)
+    if stream is not None:
         raise TypeError("stream must be None for arrays on the CPU, got a stream")
-    else:
-        yield 0
+    return nullcontext(0)
 
 
 def cupy_module() -> Any:
@@ -178,13 +179,17 @@ def cupy_module() -> Any:
 
 def empty(shape: tuple[int, ...], device: Device) -> Any:
     """A new row-major BF16 array, from CuPy's memory pool on a CUDA device."""
-    import ml_dtypes
-
     if device.kind == "cpu":
-        return np.empty(shape, ml_dtypes.bfloat16)
+        return np.empty(shape, BFLOAT16)
     cupy = cupy_module()
     with cupy.cuda.Device(device.index):
-        return cupy.empty(shape, ml_dtypes.bfloat16)
+        return cupy.empty(shape, BFLOAT16)
+
+
+def to_be(name: str, shape: tuple[int, ...], device: Device) -> ArrayView:
+    """How a new array will lie: row-major, as `empty` makes it, at an address still unknown."""
+    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return ArrayView(name, 0, shape, strides, BFLOAT16.name, device, True, None)
 
 
 def matrix(array: ArrayView, *, writing: bool = False) -> ArrayView:
@@ -228,6 +233,8 @@ def _contiguous(array: ArrayView) -> str:
 
 
 def _reshape(array: ArrayView, shape: tuple[int, ...], stride: int, writing: bool) -> Any:
+    if array.array is None:
+        return None
     if array.ndim == 2 or array.empty:
         return array.array.reshape(shape)
     strides = (stride * array.array.itemsize, array.array.itemsize)
@@ -240,7 +247,7 @@ def span(array: ArrayView) -> tuple[int, int]:
     """First byte, and the byte behind the last, of the memory an array touches."""
     if array.empty:
         return array.pointer, array.pointer
-    itemsize = array.array.itemsize
+    itemsize = BFLOAT16.itemsize
     steps = [s * (n - 1) for n, s in zip(array.shape, array.strides, strict=True)]
     low = array.pointer + itemsize * sum(step for step in steps if step < 0)
     return low, array.pointer + itemsize * (1 + sum(step for step in steps if step > 0))
@@ -258,7 +265,7 @@ class _AddressRange:
     """Lends an array's addresses to NumPy, which solves for shared elements."""
 
     def __init__(self, array: ArrayView) -> None:
-        itemsize = array.array.itemsize
+        itemsize = BFLOAT16.itemsize
         self.__array_interface__ = {
             "version": 3,
             "typestr": f"|V{itemsize}",

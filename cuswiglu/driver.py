@@ -6,7 +6,7 @@ import ctypes
 import functools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .select import DeviceInfo
@@ -268,10 +268,32 @@ class Driver:
                 f"{address:#x}, extents {extents}, row stride {row_bytes} bytes, box {box}"
             )
 
-    def launch(self, config: Any, function: Any, stream: int, arguments: int) -> None:
-        """Launch with packed arguments: the address of an array of pointers to them."""
-        config.hStream = stream
-        check(self._cuda.cuLaunchKernelEx(config, function, arguments, 0), "cuLaunchKernelEx")
+    def launcher(self, config: Any, function: Any, arguments: int) -> Callable[[int], None]:
+        """What launches on a stream, again and again; for one thread at a time.
+
+        Parameters
+        ----------
+        config
+            From `config`.
+        function
+            From `kernel`.
+        arguments : int
+            Packed: the address of an array of pointers to them. The driver copies what they point
+            at before a launch returns: nothing on the host is read later, by the kernel or by a
+            graph that it is captured in.
+        """
+        launch = self._cuda.cuLaunchKernelEx
+        configured = None
+
+        def run(stream: int) -> None:
+            nonlocal configured
+            if stream != configured:
+                config.hStream = configured = stream
+            result = launch(config, function, arguments, 0)
+            if result[0]:
+                check(result, "cuLaunchKernelEx")
+
+        return run
 
 
 def _pair(result: Sequence[Any], doing: str) -> tuple[Any, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from . import arrays, plan, problem, select
+from . import arrays, calls, plan, problem, select
 from .arrays import ArrayView
+from .cache import Cache
+from .calls import ReadyCall
+from .plan import Sm90Plan
+
+CACHED_CALLS = 256
 
 
 def swiglu(
@@ -50,18 +54,7 @@ def swiglu(
     -----
     Nothing synchronises. The same inputs, shapes and variant give the same bits.
     """
-    x_view = arrays.view("x", x, stream)
-    weights = problem.gate_up(w_gate, w_up, stream)
-    problem.check_gate_up(weights)
-    shape, result = _prepare(
-        x_view, weights, weights, problem.intermediate(weights), out, variant, stream
-    )
-    with arrays.on_stream(x_view.device, stream) as pointer:
-        if result is None:
-            result = arrays.view("out", arrays.empty(shape, x_view.device))
-        if not result.empty:
-            run(arrays.matrix(x_view), weights, _out_matrix(result), variant, pointer)
-    return result.array if out is None else out
+    return _call(variant, stream, out, x, w_gate, w_up)
 
 
 def mlp(
@@ -96,65 +89,84 @@ def mlp(
     TypeError, ValueError
         Naming the argument, before anything is launched or written.
     """
-    x_view = arrays.view("x", x, stream)
-    weights = problem.gate_up(w_gate, w_up, stream)
-    down = arrays.view("w_down", w_down, stream)
-    problem.check_gate_up(weights, down)
-    return run_mlp(x_view, weights, down, out, variant, stream)
+    return _call(variant, stream, out, x, w_gate, w_up, w_down)
 
 
-def run_mlp(
+_ready: Cache[calls.Key, ReadyCall] = Cache(CACHED_CALLS)
+
+
+def _call(variant: str, stream: Any, out: Any, x: Any, w_gate: Any, w_up: Any, *w_down: Any) -> Any:
+    """swiglu, or mlp where there is w_down: by the call made ready for such arrays, or anew."""
+    given = (x, w_gate, w_up, *w_down, out)
+    key = calls.key(variant, *given)
+    if key is None:
+        names = ("x", "w_gate", "w_up", *(["w_down"] if w_down else []), "out")
+        given = tuple(
+            arrays.taken(name, array, stream) for name, array in zip(names, given, strict=True)
+        )
+        key = calls.key(variant, *given)
+    taken, gate, up, *down, target = given
+    ready = None if key is None else _ready.get(key)
+    if ready is not None:
+        weights, last = calls.addresses(gate, up, *down), down[0] if down else None
+        result = ready(taken, weights, last, target, stream)
+    else:
+        view = arrays.view("x", taken)
+        gate_up = problem.gate_up(gate, up, stream)
+        projection = arrays.view("w_down", *down) if down else None
+        problem.check_gate_up(gate_up, projection)
+        result = first_call(view, gate_up, projection, target, variant, stream, key, _ready)
+    return result if out is None else out
+
+
+def first_call(
     x: ArrayView,
-    weights: tuple[ArrayView, ...],
-    down: ArrayView,
+    gate_up: tuple[ArrayView, ...],
+    down: ArrayView | None,
     out: Any,
     variant: str,
     stream: Any,
+    key: calls.Key | None,
+    ready: Cache[calls.Key, ReadyCall],
 ) -> Any:
-    """`mlp` of weights that are checked already."""
-    shape, result = _prepare(x, weights, [*weights, down], down.shape[1], out, variant, stream)
-    with arrays.on_stream(x.device, stream) as pointer:
-        if result is None:
-            result = arrays.view("out", arrays.empty(shape, x.device))
-        if not result.empty:
-            rows = arrays.matrix(x)
-            hidden_shape = (rows.shape[0], problem.intermediate(weights))
-            hidden = arrays.view("hidden", arrays.empty(hidden_shape, x.device))
-            run(rows, weights, hidden, variant, pointer)
-            down_variant = variant if variant in (select.PORTABLE, select.REFERENCE) else "auto"
-            run(hidden, (down,), _out_matrix(result), down_variant, pointer)
-    return result.array if out is None else out
+    """swiglu, or mlp where there is `down`, of weights that are checked already.
 
-
-def _prepare(
-    x: ArrayView,
-    gate_up: Sequence[ArrayView],
-    inputs: Sequence[ArrayView],
-    columns: int,
-    out: Any,
-    variant: str,
-    stream: Any,
-) -> tuple[tuple[int, ...], ArrayView | None]:
-    """All checks that need x and out: the result's shape, and out's view if it was given."""
+    What later calls with this key need is kept in `ready`, if a kernel of ours computes gate and
+    up.
+    """
     select.check_name(variant)
     problem.check_x(x, gate_up[0])
-    arrays.matrix(x)
-    shape = (*x.shape[:-1], columns)
-    if out is None:
-        return shape, None
-    view = arrays.view("out", out, stream)
-    problem.check_out(view, shape, [x, *inputs])
-    _out_matrix(view)
-    return shape, view
-
-
-def _out_matrix(out: ArrayView) -> ArrayView:
-    return arrays.matrix(out, writing=True)
-
-
-def run(
-    x: ArrayView, weights: Sequence[ArrayView], out: ArrayView, variant: str, stream: int
-) -> None:
-    """Plan and launch checked matrices; the device and the stream are current."""
-    planned = plan.plan_for(problem.describe(x, weights, out), variant)
-    planned(x, weights, out, stream)
+    rows = arrays.matrix(x)
+    n = problem.intermediate(gate_up)
+    shape = (*x.shape[:-1], n if down is None else down.shape[1])
+    result = arrays.to_be("out", shape, x.device)
+    hidden = arrays.to_be("hidden", (rows.shape[0], n), x.device)
+    if out is not None:
+        result = arrays.view("out", out, stream)
+        problem.check_out(result, shape, [x, *gate_up, *([] if down is None else [down])])
+    target = arrays.matrix(result, writing=True)
+    with arrays.on_stream(x.device, stream) as handle:
+        if result.empty:
+            return arrays.empty(shape, x.device) if out is None else out
+        between = target if down is None else hidden
+        first = plan.plan_for(problem.describe(rows, gate_up, between), variant)
+        second = None
+        if down is not None:
+            name = variant if variant in (select.PORTABLE, select.REFERENCE) else "auto"
+            second = plan.plan_for(problem.describe(hidden, (down,), target), name)
+        if isinstance(first, Sm90Plan):
+            made = ReadyCall(x, gate_up, down, result, first, second)
+            if key is not None:
+                ready.put(key, made)
+            weights = calls.addresses_of(gate_up, down)
+            return made(x.array, weights, down and down.array, result.array, stream)
+        if out is None:
+            result = arrays.view("out", arrays.empty(shape, x.device))
+            target = arrays.matrix(result, writing=True)
+        if down is None or second is None:
+            first(rows, gate_up, target, handle)
+        else:
+            hidden = arrays.view("hidden", arrays.empty(hidden.shape, x.device))
+            first(rows, gate_up, hidden, handle)
+            second(hidden, (down,), target, handle)
+    return result.array

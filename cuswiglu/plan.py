@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import select, variant
 from .arrays import ArrayView
 from .backends import cublas, reference
+from .cache import Cache
+from .descriptors import AlignedMemory, Descriptors
 from .driver import Driver, DriverError, driver
 from .packed import PackedWeights
 from .problem import Problem
 from .select import Choice, DeviceInfo
 
-ALIGNMENT = 128  # of a TMA descriptor in kernel arguments
-DESCRIPTOR_BYTES = 128
 CACHED_PLANS = 256
+#: Where the four operands lie: x, w_gate, w_up (or the only weight twice), out.
+Addresses = tuple[int, int, int, int]
+_NOWHERE = (0, 0, 0, 0)
 
 
 class Sm90Plan:
@@ -45,6 +47,7 @@ class Sm90Plan:
         self.problem = problem
         self.choice = choice
         self._cuda = cuda
+        self.check_process = cuda.check_process
         self._lock = threading.Lock()
         entry = kernel.entry(problem.major)
         self._function = cuda.kernel(
@@ -66,13 +69,14 @@ class Sm90Plan:
         )
         weights = [(weight, kernel.box(f"weight_{problem.major}")) for weight in problem.weights]
         # A kernel with one weight ignores the second descriptor.
-        self._operands = (
+        operands = (
             (problem.x, kernel.box("x")),
             weights[0],
             weights[-1],
             (problem.out, kernel.box("out")),
         )
-        self._addresses = [0] * len(self._operands)
+        self._descriptors = [Descriptors(cuda, operand, box) for operand, box in operands]
+        self._addresses = _NOWHERE
         self._arguments = _Arguments(
             (
                 problem.m,
@@ -85,47 +89,56 @@ class Sm90Plan:
                 int(weights_ahead),
             )
         )
+        self._launch = cuda.launcher(*self.packed)
 
     def __call__(
         self, x: ArrayView, weights: Sequence[ArrayView], out: ArrayView, stream: int
     ) -> None:
         """Launch on `stream`; the arrays match the problem the plan was made for."""
+        addresses = x.pointer, weights[0].pointer, weights[-1].pointer, out.pointer
         with self._lock:
-            for index, array in enumerate((x, weights[0], weights[-1], out)):
-                if self._addresses[index] != array.pointer:
-                    operand, box = self._operands[index]
-                    self._addresses[index] = 0  # stays so if encoding fails
-                    self._cuda.encode_tensor_map(
-                        self._arguments.descriptor(index),
-                        array.pointer,
-                        (operand.columns, operand.rows),
-                        operand.stride * 2,
-                        box,
-                    )
-                    self._addresses[index] = array.pointer
-            self._cuda.launch(self._config, self._function, stream, self._arguments.address)
+            self.launch(addresses, stream)
+
+    def launch(self, addresses: Addresses, stream: int) -> None:
+        """As a call, on operands at these addresses; for one thread at a time."""
+        if addresses != self._addresses:
+            self._point_at(addresses)
+        self._launch(stream)
+
+    @property
+    def packed(self) -> tuple[Any, Any, int]:
+        """Configuration, function and arguments of the last launch, as the driver takes them."""
+        return self._config, self._function, self._arguments.address
+
+    def _point_at(self, addresses: Addresses) -> None:
+        before, self._addresses = self._addresses, _NOWHERE  # stays so if encoding fails
+        for index, address in enumerate(addresses):
+            if address != before[index]:
+                self._arguments.descriptors[index] = self._descriptors[index].of(address)
+        self._addresses = addresses
 
 
 class _Arguments:
-    """Kernel arguments in memory: four descriptors, integers, and the pointers to them all."""
+    """Kernel arguments in memory: integers, and the pointers to them and to the descriptors.
+
+    Attributes
+    ----------
+    descriptors : array of four addresses
+        To be pointed at descriptors before a launch.
+    address : int
+        Of the pointers.
+    """
 
     def __init__(self, integers: tuple[int, ...]) -> None:
-        count = 4 + len(integers)
-        size = 4 * DESCRIPTOR_BYTES + 4 * len(integers) + 8 * count + 8
-        self._memory = ctypes.create_string_buffer(size + ALIGNMENT)
-        base = -(-ctypes.addressof(self._memory) // ALIGNMENT) * ALIGNMENT
-        self._base = base
-        values = base + 4 * DESCRIPTOR_BYTES
-        (ctypes.c_int32 * len(integers)).from_address(values)[:] = list(integers)
-        self.address = -(-(values + 4 * len(integers)) // 8) * 8
-        pointers = (ctypes.c_uint64 * count).from_address(self.address)
-        pointers[:] = [
-            *(self.descriptor(index) for index in range(4)),
-            *(values + 4 * index for index in range(len(integers))),
+        pointers = 4 + len(integers)
+        self._memory = AlignedMemory(8 * pointers + 4 * len(integers))
+        self.address = self._memory.address
+        values = self.address + 8 * pointers
+        self.descriptors = (ctypes.c_uint64 * 4).from_address(self.address)
+        (ctypes.c_uint64 * len(integers)).from_address(self.address + 8 * 4)[:] = [
+            values + 4 * index for index in range(len(integers))
         ]
-
-    def descriptor(self, index: int) -> int:
-        return self._base + index * DESCRIPTOR_BYTES
+        (ctypes.c_int32 * len(integers)).from_address(values)[:] = list(integers)
 
 
 class PortablePlan:
@@ -143,13 +156,16 @@ class PortablePlan:
         operands = [weight.array for weight in weights]
         if weights[0].packing:
             operands = list(PackedWeights(operands[0].T, weights[0].packing).unpack())
-        self._compute(x.array, *operands, out.array)
+        self.compute(x.array, operands, out.array)
+
+    def compute(self, x: Any, weights: Sequence[Any], out: Any) -> None:
+        """Compute with matrices that are arrays, unpacked."""
+        self._compute(x, *weights, out)
 
 
 Plan = Sm90Plan | PortablePlan
 
-_plans: OrderedDict[tuple[Problem, str], Plan] = OrderedDict()
-_plans_lock = threading.Lock()
+_plans: Cache[tuple[Problem, str], Plan] = Cache(CACHED_PLANS)
 _devices: dict[int, DeviceInfo] = {}
 
 
@@ -164,24 +180,18 @@ def device_info(index: int) -> DeviceInfo:
 def plan_for(problem: Problem, name: str = "auto") -> Plan:
     """The plan of a problem under ``variant=name``: from the cache, or made now.
 
-    The problem's device must be current. Plans hold no arrays; the cache keeps the most recently
-    used `CACHED_PLANS`.
+    The problem's device must be current. Plans hold no arrays and no device memory, so that nothing
+    a GPU still uses goes when one is forgotten; the cache keeps the most recently used
+    `CACHED_PLANS`.
     """
     key = (problem, name)
-    with _plans_lock:
-        found = _plans.get(key)
-        if found is not None:
-            _plans.move_to_end(key)
-    if found is not None:
-        if isinstance(found, Sm90Plan):
-            found._cuda.check_process()
-        return found
-    made = _make(problem, name)
-    with _plans_lock:
-        _plans[key] = made
-        while len(_plans) > CACHED_PLANS:
-            _plans.popitem(last=False)
-    return made
+    found = _plans.get(key)
+    if found is None:
+        found = _make(problem, name)
+        _plans.put(key, found)
+    elif isinstance(found, Sm90Plan):
+        found.check_process()
+    return found
 
 
 def kernel_plan(problem: Problem, choice: Choice) -> Sm90Plan:

@@ -240,8 +240,13 @@ def check_out(out: ArrayView, shape: tuple[int, ...], inputs: Iterable[ArrayView
     if not out.writable:
         raise ValueError("out must be writable, got a read-only array: pass a copy of it")
     for other in inputs:
-        if arrays.overlap(out, other):
-            raise ValueError(f"out must not overlap {other.name}: pass separate memory")
+        check_apart(out, other)
+
+
+def check_apart(out: ArrayView, other: ArrayView) -> None:
+    """`out` shares no element with an input."""
+    if arrays.overlap(out, other):
+        raise ValueError(f"out must not overlap {other.name}: pass separate memory")
 
 
 def describe(x: ArrayView, weights: Sequence[ArrayView], out: ArrayView | None = None) -> Problem:

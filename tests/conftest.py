@@ -1,8 +1,7 @@
-"""A process without tuned tables, and a GPU that is not there: see fake_driver.py."""
+"""A process without tuned tables; a GPU that is not there: see fake_driver.py, host_cupy.py."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
@@ -71,12 +70,14 @@ def gpu(monkeypatch):
     gpu.portable as (function, arrays, stream).
     """
     import fake_driver
+    import host_cupy as host
 
-    from cuswiglu import arrays, driver, plan
+    from cuswiglu import arrays, driver, functional, plan
     from cuswiglu.backends import cublas
+    from cuswiglu.cache import Cache
 
-    host_cupy = fake_driver.HostCuPy()
-    fake = fake_driver.FakeDriver(current_device=host_cupy.device)
+    host_cupy = host.HostCuPy()
+    fake = host_cupy.driver = fake_driver.FakeDriver(current_device=host_cupy.device)
     portable = []
 
     def record(function):
@@ -89,8 +90,9 @@ def gpu(monkeypatch):
     monkeypatch.setattr(arrays, "cupy_module", lambda: host_cupy)
     monkeypatch.setattr(driver, "bindings", lambda: fake)
     monkeypatch.setattr(driver, "_drivers", [])
-    monkeypatch.setattr(plan, "_plans", OrderedDict())
+    monkeypatch.setattr(plan, "_plans", Cache(plan.CACHED_PLANS))
     monkeypatch.setattr(plan, "_devices", {})
+    monkeypatch.setattr(functional, "_ready", Cache(functional.CACHED_CALLS))
     monkeypatch.setattr(cublas, "swiglu", record("swiglu"))
     monkeypatch.setattr(cublas, "matmul", record("matmul"))
     return SimpleNamespace(driver=fake, cupy=host_cupy, portable=portable)

@@ -1,7 +1,7 @@
 """A CUDA driver that launches nothing: it checks and records what it is told.
 
 `FakeDriver` stands in for the module `cuda.bindings.driver`, whose structures and enumerations it
-uses, and `HostCuPy` for what the package uses of CuPy beyond arrays: devices, streams, allocation.
+uses.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from device_arrays import cupy, device_poisoned
-from host_arrays import BF16
 
 cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structures")
 Result = cuda.CUresult
@@ -244,63 +241,3 @@ _ENCODER = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p,
     _LONG_WORDS, _LONG_WORDS, _WORDS, _WORDS, *[ctypes.c_int] * 4,
 )  # fmt: skip
-
-
-class HostCuPy:
-    """CuPy without a GPU: current devices and streams are remembered, new arrays are host memory.
-
-    What else is asked of it is CuPy's own.
-    """
-
-    CURRENT_STREAM = 0x5EED
-
-    def __init__(self):
-        self._entered = threading.local()
-        outer = self
-
-        class Current:
-            """A device or a stream; current inside `with`."""
-
-            def __init__(self, value, *_):
-                self.id = self.ptr = value
-
-            def __enter__(self):
-                outer._stack(type(self)).append(self)
-                return self
-
-            def __exit__(self, *error):
-                outer._stack(type(self)).pop()
-
-        class Device(Current):
-            def __init__(self, index=None):
-                super().__init__(outer.device() if index is None else index)
-
-        class Stream(Current):
-            @classmethod
-            def from_external(cls, stream):
-                version, handle = stream.__cuda_stream__()
-                assert version == 0
-                return cls(handle)
-
-        self.cuda = SimpleNamespace(
-            Device=Device, Stream=Stream, ExternalStream=Stream, get_current_stream=self._stream
-        )
-
-    def __getattr__(self, name):
-        return getattr(cupy, name)
-
-    def _stack(self, kind):
-        return self._entered.__dict__.setdefault(kind.__name__, [])
-
-    def _stream(self):
-        entered = self._stack(self.cuda.Stream)
-        return entered[-1] if entered else self.cuda.Stream(self.CURRENT_STREAM)
-
-    def device(self):
-        """Index of the current device; -1 where none was made current."""
-        entered = self._stack(self.cuda.Device)
-        return entered[-1].id if entered else -1
-
-    def empty(self, shape, dtype):
-        assert dtype in (BF16, np.uint8)
-        return device_poisoned(*shape, index=self.device())

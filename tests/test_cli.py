@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +12,7 @@ from safetensors.numpy import save_file
 
 from cuswiglu import driver, environment, plan
 from cuswiglu.backends import reference
+from cuswiglu.cache import Cache
 from cuswiglu.cli import main
 from cuswiglu.environment import Gpu
 
@@ -93,7 +93,7 @@ def test_demo_fails_when_a_result_is_wrong(checkpoint, capsys, monkeypatch):
         out[:, 0] = 0
 
     monkeypatch.setattr(reference, "matmul", wrong)
-    monkeypatch.setattr(plan, "_plans", OrderedDict())
+    monkeypatch.setattr(plan, "_plans", Cache(plan.CACHED_PLANS))
     assert main(["demo", "--weights", str(checkpoint), "--tokens", "8"]) == 1
     assert "wrong results in layers [0, 1]" in capsys.readouterr().out
 

@@ -96,8 +96,8 @@ def test_the_public_names_are_there():
     print(sorted(cuswiglu.__all__), all(hasattr(cuswiglu, name) for name in cuswiglu.__all__))
     """
     expected = (
-        "DeviceInfo Explanation GatedMLP KernelsUnavailableError PackedWeights Variant __version__ "
-        "explain mlp pack swiglu variants"
+        "CapturedMLP DeviceInfo Explanation GatedMLP KernelsUnavailableError PackedWeights Variant "
+        "__version__ explain mlp pack swiglu variants"
     )
     assert run(code) == f"{sorted(expected.split())} True"
 

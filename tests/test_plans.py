@@ -15,8 +15,9 @@ from fake_driver import Result, run_in_threads
 from problems import problem, weight
 
 import cuswiglu
-from cuswiglu import plan
+from cuswiglu import descriptors, plan
 from cuswiglu.arrays import Device
+from cuswiglu.cache import Cache
 from cuswiglu.driver import DriverError
 
 M, N, K = 64, 96, 128
@@ -68,8 +69,30 @@ def test_only_operands_at_other_addresses_are_encoded_again(gpu, moved):
     assert launched == [array.data.ptr for array in arrays.values()]
 
 
+def test_an_address_that_comes_back_is_not_encoded_again(gpu):
+    """As from a memory pool, which gives the same few by turns."""
+    arrays, others = arrays_for(), arrays_for()
+    for given in (arrays, others):
+        cuswiglu.swiglu(**given)
+    encoded(gpu)
+    cuswiglu.swiglu(**arrays)
+    assert encoded(gpu) == []
+    launched = [found.address for found in gpu.driver.launches[-1].maps]
+    assert launched == [array.data.ptr for array in arrays.values()]
+
+
+def test_an_address_that_was_forgotten_is_encoded_again(gpu, monkeypatch):
+    monkeypatch.setattr(descriptors, "KEPT", 2)
+    arrays, ups = arrays_for(), [arrays_for()["w_up"] for _ in range(3)]
+    for up in [*ups, ups[2], ups[1], ups[0]]:
+        encoded(gpu)
+        cuswiglu.swiglu(**arrays | {"w_up": up})
+        assert gpu.driver.launches[-1].maps[2].address == up.data.ptr
+    assert encoded(gpu) == [ups[0].data.ptr]
+
+
 @pytest.mark.parametrize("then", ["the same array", "the array before it"])
-def test_a_call_after_a_failed_encoding_encodes_again(gpu, then):
+def test_a_call_after_a_failed_encoding_is_right_again(gpu, then):
     """Whatever the failure left of the descriptor."""
     arrays = arrays_for()
     cuswiglu.swiglu(**arrays)
@@ -82,8 +105,9 @@ def test_a_call_after_a_failed_encoding_encodes_again(gpu, then):
     if then == "the array before it":
         arrays["w_up"] = before
     cuswiglu.swiglu(**arrays)
-    assert encoded(gpu) == [arrays["w_up"].data.ptr]
-    assert gpu.driver.launches[-1].maps[2].address == arrays["w_up"].data.ptr
+    assert encoded(gpu) == ([] if arrays["w_up"] is before else [arrays["w_up"].data.ptr])
+    launched = [found.address for found in gpu.driver.launches[-1].maps]
+    assert launched == [array.data.ptr for array in arrays.values()]
 
 
 @pytest.mark.parametrize("kernel", GATED, ids=name_of)
@@ -128,14 +152,12 @@ def test_other_problems_and_other_names_have_other_plans(plan_for):
     assert len({id(found) for found in plans}) == 4
 
 
-def test_the_cache_keeps_the_most_recently_used_plans(plan_for, monkeypatch):
-    monkeypatch.setattr(plan, "CACHED_PLANS", 3)
-    first, second, third = (plan_for(m) for m in (1, 2, 3))
-    assert plan_for(1) is first  # now the most recently used
-    plan_for(4)  # pushes out the second
+def test_the_cache_is_bounded(plan_for, monkeypatch):
+    monkeypatch.setattr(plan, "_plans", Cache(1))
+    first = plan_for(1)
     assert plan_for(1) is first
-    assert plan_for(3) is third
-    assert plan_for(2) is not second
+    plan_for(2)
+    assert plan_for(1) is not first
 
 
 # Threads and processes

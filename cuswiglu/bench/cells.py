@@ -56,19 +56,26 @@ def random_cells(count: int, seed: int) -> tuple[Cell, ...]:
 
 
 _ALL = tuple(cell(model, m) for model in MODELS for m in TOKENS)
-#: Suite -> its cells. `mlp` computes the whole MLP, the others gate and up; `random` shows how well
-#: selection does where nothing was measured, among our own kernels alone.
+#: Suite -> its cells. `mlp` and `host` compute the whole MLP, the others gate and up. `random` is
+#: how well selection does where nothing was measured, among our own kernels alone. `host` times the
+#: host's part of calls, of a model so small that the GPU keeps up.
 SUITES: dict[str, tuple[Cell, ...]] = {
     "paper": _ALL,
     "mlp": _ALL,
     "random": random_cells(40, seed=40),
+    "host": (cell("0.5b", 1), cell("0.5b", 16)),
     "quick": (cell("0.5b", 2048), cell("3b", 512), cell("7b", 2048), cell("72b", 4096)),
 }
 
 
 def flops(suite: str, of: Cell) -> int:
     """Floating-point operations of one call in a suite."""
-    return of.mlp_flops if suite == "mlp" else of.gate_up_flops
+    return of.mlp_flops if whole_mlp(suite) else of.gate_up_flops
+
+
+def whole_mlp(suite: str) -> bool:
+    """Whether a suite computes the down projection too."""
+    return suite in ("mlp", "host")
 
 
 def select(

@@ -13,6 +13,16 @@ from .record import CellRecord, Record
 PEAK_FLOPS = 989.5e12
 QUACK = ("quack", "quack-default")
 UNFUSED_MLP = ("torch-eager", "torch-compile", "fused")
+#: Who is timed in the suite `host`.
+HOST = (
+    "planned",
+    "captured",
+    "unplanned",
+    "unplanned-swiglu",
+    "bare-launches",
+    "torch-eager",
+    "cupy-matmul",
+)
 #: The paper's two kernels.
 PAPER_FAMILIES = {"sync": "Kernel-1", "interleave": "Kernel-2"}
 #: One BF16 rounding is 2^-9 of each element at most, so of the norm too; FP32 sums add a little.
@@ -136,6 +146,8 @@ def shows(record: Record) -> list[Figure]:
         mean = geomean(ratio.value for ratio in ratios)
         name = "auto against the best variant, shapes never seen, mean"
         return [replace(_figure(name, mean, _ratio, 0.93, 0.97, ratios), of=len(SUITES["random"]))]
+    if record.suite == "host":
+        return _host(record)
     if record.suite == "mlp":
         name = f"whole MLP against {_present(record, UNFUSED_MLP)}"
         return _compared(record, UNFUSED_MLP, name, 1.08, 1.15)
@@ -155,6 +167,26 @@ def shows(record: Record) -> list[Figure]:
         name = "best utilisation, of 989.5 TFLOP/s"
         figures.append(_figure(name, top.value, _percent, 0.76, 0.795, used, top.cell))
     return figures + _choice(record) + _paper_kernels(record)
+
+
+def _host(record: Record) -> list[Figure]:
+    """Marks of host time, in the worst cell."""
+    of = len(SUITES["host"])
+    found = []
+    over = speed(record, "bare-launches", ["planned"])
+    if over:
+        high = best(over)
+        met = "aim" if high.value <= 1.2 else "must" if high.value <= 1.6 else "missed"
+        name = "host time of a planned call over its bare launches"
+        value = f"{high.value:.2f} ({high.cell})"
+        found.append(Figure(name, value, "at most 1.60", "at most 1.20", met, len(over), of))
+    ratios = speed(record, "unplanned", ["torch-eager"])
+    if ratios:
+        low = worst(ratios)
+        name = "host time of torch eager's MLP over an unplanned call's"
+        figure = _figure(name, low.value, _ratio, 3.0, 6.0, ratios, low.cell)
+        found.append(replace(figure, of=of))
+    return found
 
 
 def _present(record: Record, names: Sequence[str]) -> str:

@@ -40,7 +40,7 @@ def draw(record: Record, folder: Path) -> list[Path]:
         "speedup": speedup,
         "utilisation": utilisation,
     }
-    if record.suite != "mlp":
+    if record.suite not in ("mlp", "host"):
         plots |= {"roofline": roofline, "winners": winners}
     drawn = []
     for name, plot in plots.items():

@@ -46,17 +46,51 @@ def _of_best(row: CellRecord) -> str:
     return f"{found[1] / ours:.3f}" if found and ours else "-"
 
 
+def _host_time(name: str) -> Column:
+    """Microseconds of host time of a call."""
+
+    def text(row: CellRecord) -> str:
+        time = row.us(name)
+        return f"{time:.2f}" if time else "failed" if name in row.outcomes else "-"
+
+    return Column(name, max(6, len(name)), text)
+
+
+def _times(heading: str, one: str, other: str) -> Column:
+    """How many times another contender's time one takes."""
+
+    def text(row: CellRecord) -> str:
+        time, unit = row.us(one), row.us(other)
+        return f"{time / unit:.2f}" if time and unit else "-"
+
+    return Column(heading, max(6, len(heading)), text)
+
+
+_HOST_RATIOS = (
+    _times("planned/bare", "planned", "bare-launches"),
+    _times("eager/unplanned", "torch-eager", "unplanned"),
+)
+
+
 def columns(suite: str) -> list[Column]:
-    """The table of cells of a suite; figures are auto's speed against the column's contender."""
+    """The table of cells of a suite; figures are auto's speed against the column's contender.
+
+    Of the suite `host`, microseconds of host time.
+    """
 
     def used(row: CellRecord) -> str:
         time = row.us("auto")
         share = flops(suite, row.cell) / (time * 1e-6) / figures.PEAK_FLOPS if time else None
         return f"{share:.1%}" if share else "-"
 
-    first = [
+    cell = [
         Column("model", 6, lambda row: row.cell.model),
         Column("M", 5, lambda row: str(row.cell.m)),
+    ]
+    if suite == "host":
+        return [*cell, *(_host_time(name) for name in figures.HOST), *_HOST_RATIOS]
+    first = [
+        *cell,
         Column("auto us", 9, _time),
         Column("its kernel", 31, _kernel),
     ]
@@ -78,6 +112,13 @@ def columns(suite: str) -> list[Column]:
             _against("triton", "flash-swiglu-mlp"),
         ]
     return [*first, *others, Column("of peak", 7, used)]
+
+
+def legend(suite: str) -> str:
+    """What the figures of the table of cells are."""
+    if suite == "host":
+        return "microseconds of host time of a call, while the GPU is not waited for"
+    return "auto's time, then its speed against each contender"
 
 
 def heading(suite: str) -> str:

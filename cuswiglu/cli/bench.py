@@ -23,10 +23,11 @@ def add_parser(commands: Any) -> None:
         help="time every kernel beside cuBLAS, torch, JAX and QuACK; the paper's claims; plots",
         description="Times gate and up (suites paper and quick) or the whole MLP (suite mlp) of "
         "Qwen-2.5's models: our variants beside cuBLAS's bare products and what is installed of "
-        "torch, JAX, QuACK and flash-swiglu-mlp, from CUDA graphs, on rotating weights, in turns.",
+        "torch, JAX, QuACK and flash-swiglu-mlp, from CUDA graphs, on rotating weights, in turns. "
+        "Suite host times what calls cost the host, beside torch, CuPy and bare launches.",
     )
     source = bench.add_mutually_exclusive_group(required=True)
-    source.add_argument("--suite", choices=["paper", "mlp", "random", "quick"])
+    source.add_argument("--suite", choices=["paper", "mlp", "random", "host", "quick"])
     source.add_argument(
         "--from", dest="source", type=Path, metavar="FILE", help="no run: a JSON that was kept"
     )
@@ -91,8 +92,8 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     if options.rounds < 1:
         raise ValueError(f"--rounds must be at least 1, got {options.rounds}")
-    if options.also and options.suite == "mlp":
-        raise ValueError("--also takes kernels for gate and up, suite mlp computes the whole MLP")
+    if options.also and options.suite in ("mlp", "host"):
+        raise ValueError(f"--also takes kernels for gate and up, not for suite {options.suite}")
     if options.resume and not options.json:
         raise ValueError("--resume needs --json FILE, the record to go on with")
 
@@ -111,7 +112,7 @@ def _measure(options: argparse.Namespace, wanted: Sequence[Cell], console: Any) 
             _say(console, f"warning: {warning}")
         for name, reason in session.missing.items():
             _say(console, f"missing: {name}: {reason}")
-        _say(console, "auto's time, then its speed against each contender")
+        _say(console, tables.legend(record.suite))
         _say(console, tables.heading(record.suite))
         for row in record.cells:
             _say(console, tables.line(record.suite, row))
@@ -138,6 +139,9 @@ def _report(console: Any, record: Record, wanted: Sequence[Cell]) -> None:
     for text in tables.notes(record, wanted):
         _say(console, text)
     if not record.cells:
+        return
+    if record.suite == "host":
+        _titled(console, "marks", summaries.shows_table(record))
         return
     if record.suite != "mlp":
         _titled(console, "our instances", summaries.instances_table(record))

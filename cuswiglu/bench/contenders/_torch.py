@@ -108,7 +108,8 @@ def _swiglu(x: Any, gate: Any, up: Any) -> Any:
     return functional.silu(functional.linear(x, gate)) * functional.linear(x, up)
 
 
-def _gated_mlp(x: Any, gate: Any, up: Any, down: Any) -> Any:
+def gated_mlp(x: Any, gate: Any, up: Any, down: Any) -> Any:
+    """Eager's MLP; each weight is (out, in)."""
     from torch.nn import functional
 
     hidden = functional.silu(functional.linear(x, gate)) * functional.linear(x, up)
@@ -144,11 +145,11 @@ def _compiled(inputs: Inputs) -> Runner:
 
 
 def _eager_mlp(inputs: Inputs) -> Runner:
-    return _of_mlp(inputs, _gated_mlp)
+    return _of_mlp(inputs, gated_mlp)
 
 
 def _compiled_mlp(inputs: Inputs) -> Runner:
-    return _of_mlp(inputs, _compile(_gated_mlp))
+    return _of_mlp(inputs, _compile(gated_mlp))
 
 
 def _linears(inputs: Inputs) -> Runner:

@@ -1,0 +1,228 @@
+"""Calls made ready: all that is checked and planned once for arrays of one kind.
+
+Two CuPy arrays are of one kind if they differ in their address alone, and that by a multiple of 16
+bytes. What a call checks and plans depends on the kinds of its arrays, but for whether `out`
+overlaps an input, which depends on the addresses and is looked at each time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from . import arrays, plan, problem
+from .arrays import BFLOAT16, ArrayView
+from .packed import PackedWeights
+from .plan import Plan, Sm90Plan
+from .problem import TMA_ALIGNMENT
+
+#: Shape, strides in bytes, device, and address modulo 16.
+Kind = tuple[tuple[int, ...], tuple[int, ...], int, int]
+#: Variant, and the kinds of the arrays.
+Key = tuple[Any, ...]
+#: Of gate, up and down; of packed weights twice the same, and of no w_down 0.
+Addresses = tuple[int, int, int]
+#: An intermediate of up to so many bytes is allocated in one piece with the result, and lives as
+#: long. Another allocation costs the host about 2 us, which a few tokens of a small model, a dozen
+#: on the GPU, do not hide; larger problems do.
+JOINED_BYTES = 256 << 10
+_ALIGNMENT = 512  # of what lies in one allocation; as CuPy's pool aligns
+
+
+def kind(array: Any) -> Kind | None:
+    """The kind of a BF16 CuPy array; None of anything else."""
+    cupy = sys.modules.get("cupy")
+    if cupy is None or type(array) is not cupy.ndarray or array.dtype != BFLOAT16:
+        return None
+    memory = array.data
+    return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
+
+
+def key(variant: str, *given: Any) -> Key | None:
+    """What the arguments of a call have in common with those of others like it.
+
+    Parameters
+    ----------
+    variant : str
+    *given : array, PackedWeights or None
+
+    Returns
+    -------
+    tuple or None
+        None if an argument is no BF16 CuPy array.
+    """
+    if type(variant) is not str:
+        return None
+    parts: list[Any] = [variant]
+    for array in given:
+        part: Any = None
+        if type(array) is PackedWeights:
+            part = kind(array.array)
+            part = part and (array.granularity, part)
+        elif array is not None:
+            part = kind(array)
+        if part is None and array is not None:
+            return None
+        parts.append(part)
+    return tuple(parts)
+
+
+def addresses(w_gate: Any, w_up: Any, w_down: Any = None) -> Addresses:
+    """Of the weights of a call that has a key."""
+    if w_up is None:
+        w_gate = w_up = w_gate.array
+    return w_gate.data.ptr, w_up.data.ptr, 0 if w_down is None else w_down.data.ptr
+
+
+def addresses_of(gate_up: Sequence[ArrayView], down: ArrayView | None) -> Addresses:
+    """Of weights that were looked at one by one."""
+    return gate_up[0].pointer, gate_up[-1].pointer, 0 if down is None else down.pointer
+
+
+class ReadyCall:
+    """swiglu, or mlp where there is `down`, of arrays of one kind on a CUDA device.
+
+    Parameters
+    ----------
+    x, out : ArrayView
+    gate_up : sequence of ArrayView
+    down : ArrayView or None
+        Of the first such call, checked. Only how they lie is kept: no array is held.
+    first : Sm90Plan
+        Of gate and up.
+    second : plan, optional
+        Of the down projection.
+
+    The device must be current. Calls may come from several threads.
+    """
+
+    def __init__(
+        self,
+        x: ArrayView,
+        gate_up: Sequence[ArrayView],
+        down: ArrayView | None,
+        out: ArrayView,
+        first: Sm90Plan,
+        second: Plan | None = None,
+    ) -> None:
+        cupy = arrays.cupy_module()
+        self._array, self._allocate = cupy.ndarray, cupy.cuda.alloc
+        self._current_device = cupy.cuda.runtime.getDevice
+        self._current_stream = cupy.cuda.get_current_stream
+        self._device, self._index = x.device, x.device.index
+        self._check_process = first.check_process
+        # Plans of its own: the weights' addresses, once packed, stay.
+        self._first = plan.kernel_plan(first.problem, first.choice)
+        self._run = self._gate_up_alone
+        if isinstance(second, Sm90Plan):
+            self._second = plan.kernel_plan(second.problem, second.choice)
+            self._run = self._with_kernel
+        elif second is not None:
+            self._portable = second
+            self._run = self._with_arrays
+        self._lock = threading.Lock()
+        self._shape = out.shape
+        self._hidden = first.problem.m, first.problem.n
+        self._hidden_bytes = math.prod(self._hidden) * BFLOAT16.itemsize
+        result_bytes = math.prod(out.shape) * BFLOAT16.itemsize
+        self._behind = -(-result_bytes // _ALIGNMENT) * _ALIGNMENT
+        weights = [gate_up[0], gate_up[-1]] + ([] if down is None else [down])
+        self._inputs = [_without_memory(view) for view in (x, *weights)]
+        self._reaches = [arrays.span(view) for view in self._inputs]
+        self._out = _without_memory(out)
+        self._out_reach = arrays.span(self._out)
+
+    def __call__(self, x: Any, weights: Addresses, down: Any, out: Any, stream: Any) -> Any:
+        """Launch on arrays of the kind that the call was made ready for.
+
+        Parameters
+        ----------
+        x : cupy.ndarray
+        weights : (int, int, int)
+            As `addresses` gives them.
+        down : cupy.ndarray or None
+            The last of them.
+        out : cupy.ndarray or None
+        stream : optional
+            As in `cuswiglu.swiglu`.
+
+        Returns
+        -------
+        cupy.ndarray
+            `out`, or a new one.
+
+        Raises
+        ------
+        ValueError
+            If `out` overlaps an input.
+        TypeError
+            If `stream` is no stream.
+        DriverError
+            In a forked child, or if a launch fails.
+        """
+        self._check_process()
+        address = x.data.ptr
+        if out is not None:
+            self._check_apart((address, *weights), out.data.ptr)
+        if stream is None and self._current_device() == self._index:
+            return self._run(address, weights, down, out, self._current_stream().ptr)
+        with arrays.on_stream(self._device, stream) as handle:
+            return self._run(address, weights, down, out, handle)
+
+    # The device and the stream are current in these.
+
+    def _gate_up_alone(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
+        if out is None:
+            out = self._array(self._shape, BFLOAT16)
+        gate, up, _ = weights
+        with self._lock:
+            self._first.launch((x, gate, up, out.data.ptr), stream)
+        return out
+
+    def _with_kernel(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
+        if out is None and self._hidden_bytes <= JOINED_BYTES:
+            memory = self._allocate(self._behind + self._hidden_bytes)
+            out = self._array(self._shape, BFLOAT16, memory)
+            target = memory.ptr
+            hidden = target + self._behind
+        else:
+            memory = self._allocate(self._hidden_bytes)
+            hidden = memory.ptr
+            if out is None:
+                out = self._array(self._shape, BFLOAT16)
+            target = out.data.ptr
+        gate, up, projection = weights
+        with self._lock:
+            self._first.launch((x, gate, up, hidden), stream)
+            self._second.launch((hidden, projection, projection, target), stream)
+        return out
+
+    def _with_arrays(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
+        if out is None:
+            out = self._array(self._shape, BFLOAT16)
+        hidden = self._array(self._hidden, BFLOAT16)
+        gate, up, _ = weights
+        with self._lock:
+            self._first.launch((x, gate, up, hidden.data.ptr), stream)
+        rows = arrays.matrix(arrays.view("out", out), writing=True)
+        self._portable.compute(hidden, (down,), rows.array)
+        return out
+
+    def _check_apart(self, inputs: tuple[int, ...], out: int) -> None:
+        """Compares ranges of addresses; where these meet, rows may still lie between rows."""
+        low, high = out + self._out_reach[0], out + self._out_reach[1]
+        for view, address, (first, last) in zip(self._inputs, inputs, self._reaches, strict=False):
+            if address + first < high and low < address + last:
+                problem.check_apart(
+                    dataclasses.replace(self._out, pointer=out),
+                    dataclasses.replace(view, pointer=address),
+                )
+
+
+def _without_memory(view: ArrayView) -> ArrayView:
+    """How an array lies, seen from its first element."""
+    return dataclasses.replace(view, pointer=0, array=None)

@@ -1,0 +1,183 @@
+"""Captured calls on a GPU: the same bits as direct ones, whatever the memory pool is used for."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import cuswiglu
+
+VARIANTS = ["auto", "dual", "cublas"]
+SIZES = [1, 16, 200]
+K, N = 896, 1216
+
+
+@pytest.fixture
+def layer(draw):
+    """layer(variant): the same weights for each."""
+    _, gate, up = draw(1, K, N)
+    down = draw(1, N, K)[1]
+    return lambda variant="auto": cuswiglu.GatedMLP(gate, up, down, variant=variant)
+
+
+def same_bits(cupy, a, b):
+    return bool((a.view(cupy.uint16) == b.view(cupy.uint16)).all())
+
+
+def poison(array):
+    array.view(np.uint16)[...] = 0x7FC0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("m", SIZES)
+def test_a_replay_gives_the_bits_of_the_call(cupy, draw, layer, m, variant):
+    mlp = layer(variant)
+    x = draw(m, K, 8)[0]
+    expected = mlp(x)
+    step = mlp.capture(x)
+    assert same_bits(cupy, step.y, expected)
+    poison(step.y)
+    assert same_bits(cupy, step(), expected)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_replay_reads_the_new_x(cupy, draw, layer, variant):
+    mlp = layer(variant)
+    step = mlp.capture(draw(16, K, 8)[0])
+    for _ in range(20):
+        x = draw(16, K, 8)[0]
+        poison(step.y)
+        assert same_bits(cupy, step(x), mlp(x))
+    step.x[...] = x = draw(16, K, 8)[0]
+    poison(step.y)
+    assert same_bits(cupy, step(), mlp(x))
+
+
+def test_an_x_with_padded_rows_is_read_too(cupy, draw, layer):
+    mlp = layer()
+    x = draw(16, 2 * K, 8)[0][:, :K]
+    step = mlp.capture(x)
+    assert same_bits(cupy, step(x), mlp(x))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_use_of_the_memory_pool_does_not_change_replays(cupy, draw, layer, variant):
+    """Whatever the pool gives out between capture and replay is not the graph's."""
+    mlp = layer(variant)
+    x = draw(16, K, 8)[0]
+    expected = mlp(x)
+    step = mlp.capture(x)
+    pool = cupy.get_default_memory_pool()
+    for turn in range(10):
+        churn = [cupy.full(size, 0xFF, cupy.uint8) for size in range(512, 1 << 18, 4096)]
+        poison(step.y)
+        step()
+        for block in churn:
+            block.fill(0xFF)
+        assert same_bits(cupy, step.y, expected), turn
+        assert all(bool((block == 0xFF).all()) for block in churn), turn
+        del churn
+        pool.free_all_blocks()
+
+
+def test_forgotten_calls_do_not_change_replays(cupy, draw, layer, monkeypatch):
+    from cuswiglu import gated_mlp
+
+    monkeypatch.setattr(gated_mlp, "CACHED_CALLS", 1)
+    mlp = layer()
+    x = draw(16, K, 8)[0]
+    step = mlp.capture(x)
+    expected = step.y.copy()
+    for m in range(1, 12):
+        mlp(draw(m, K, 8)[0])
+        poison(step.y)
+        assert same_bits(cupy, step(), expected)
+
+
+def test_a_replay_waits_for_what_is_before_it_on_the_stream(cupy, draw, layer):
+    mlp = layer()
+    x = draw(16, K, 8)[0]
+    expected = mlp(x)
+    step = mlp.capture(cupy.zeros_like(x))
+    late = cupy.zeros_like(x)
+    big = cupy.random.standard_normal((6000, 6000), dtype=cupy.float32)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.runtime.deviceSynchronize()
+    with stream:
+        for _ in range(4):
+            big @ big  # keeps the stream busy, so that x arrives late
+        late[...] = x
+    step(late, stream=stream)
+    stream.synchronize()
+    assert same_bits(cupy, step.y, expected)
+
+
+def test_a_graph_that_is_dropped_while_it_runs_does_no_harm(cupy, draw, layer):
+    mlp = layer()
+    x = draw(16, K, 8)[0]
+    expected = mlp(x)
+    for _ in range(20):
+        step = mlp.capture(x)
+        poison(step.y)
+        for _ in range(50):
+            y = step(x)
+        del step
+        blocks = [cupy.zeros(1 << 16, cupy.uint8) for _ in range(20)]
+        assert same_bits(cupy, y, expected)
+        assert not any(bool(block.any()) for block in blocks)
+
+
+def test_threads_on_streams_of_their_own_get_the_bits_of_one(cupy, draw, layer):
+    """Eight threads and eight streams call one GatedMLP, with new results and given ones."""
+    mlp = layer()
+    xs = [draw(m, K, 8)[0] for m in (1, 2, 3, 16, 16, 16, 64, 200)]
+    expected = [mlp(x) for x in xs]
+    failures = []
+    barrier = threading.Barrier(8)
+
+    def work(number):
+        try:
+            out = cupy.empty_like(expected[number])
+            barrier.wait()
+            with cupy.cuda.Stream(non_blocking=True) as stream:
+                for turn in range(200):
+                    poison(out)
+                    found = mlp(xs[number]) if turn % 2 else mlp(xs[number], out=out)
+                    if not same_bits(cupy, found, expected[number]):
+                        failures.append((number, turn))
+                stream.synchronize()
+        except BaseException as error:
+            failures.append(error)
+
+    cupy.cuda.runtime.deviceSynchronize()
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_call_again_and_again_gives_the_same_bits(cupy, draw, layer):
+    mlp = layer()
+    x = draw(16, K, 8)[0]
+    expected = mlp(x)
+    for _ in range(1000):
+        assert same_bits(cupy, mlp(x), expected)
+
+
+def test_a_stream_that_is_given_owns_the_intermediate(cupy, draw, layer):
+    """Two streams in flight at once, from one thread: neither writes what the other reads."""
+    mlp = layer()
+    xs = [draw(200, K, 8)[0] for _ in range(2)]
+    expected = [mlp(x) for x in xs]
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in xs]
+    cupy.cuda.runtime.deviceSynchronize()
+    for _ in range(50):
+        found = [mlp(x, stream=stream) for x, stream in zip(xs, streams, strict=True)]
+        for stream in streams:
+            stream.synchronize()
+        for one, wanted in zip(found, expected, strict=True):
+            assert same_bits(cupy, one, wanted)

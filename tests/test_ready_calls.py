@@ -1,0 +1,291 @@
+"""Calls after the first of their kind: what is looked at again, and whose kernels are launched."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from calls import FUNCTIONS, K_OUT, K, M, N, call, good
+from compiled import GATED
+from device_arrays import device_poisoned, on_device, on_host
+from fake_driver import run_in_threads
+from host_arrays import poisoned
+from problems import weight
+
+import cuswiglu
+from cuswiglu import GatedMLP, calls, gated_mlp
+
+pytestmark = pytest.mark.usefixtures("any_evenness")
+
+PLANS = "cuOccupancyMaxActiveClusters"  # is asked once by each plan that is made
+
+
+def on_gpu(function):
+    return {name: on_device(array) for name, array in good(function).items()}
+
+
+@pytest.fixture(params=FUNCTIONS)
+def again(request, gpu):
+    """again(**changes): the call of a function that has been called before, with changes.
+
+    again.width is of the result, again.launches how many kernels a call launches.
+    """
+    arguments = on_gpu(request.param)
+    if request.param == "GatedMLP":
+        layer = GatedMLP(*(arguments.pop(name) for name in ("w_gate", "w_up", "w_down")))
+        work = layer
+    else:
+        work = functools.partial(call, request.param)
+
+    def changed(**changes):
+        return work(**arguments | changes)
+
+    changed()
+    gpu.driver.calls, gpu.driver.launches = [], []
+    changed.width = N if request.param == "swiglu" else K_OUT
+    changed.launches = 1 if request.param == "swiglu" else 2
+    changed.out = arguments["out"]
+    return changed
+
+
+def test_an_array_of_the_same_kind_needs_no_new_plan(gpu, again):
+    x = device_poisoned(M, K)
+    assert again(x=x) is again.out
+    assert gpu.driver.count(PLANS) == 0
+    assert len(gpu.driver.launches) == again.launches
+    assert gpu.driver.launches[0].maps[0].address == x.data.ptr
+    assert gpu.driver.launches[-1].maps[3].address == again.out.data.ptr
+
+
+def test_a_new_result_is_what_the_last_kernel_writes(gpu, again):
+    for _ in range(2):
+        result = again(out=None)
+        assert (result.shape, result.dtype.name, result.device.id) == (
+            (M, again.width),
+            "bfloat16",
+            0,
+        )
+        assert gpu.driver.launches[-1].maps[3].address == result.data.ptr
+
+
+OTHERS = {
+    "more tokens": lambda: device_poisoned(M + 1, K),
+    "no leading dimension": lambda: device_poisoned(K),
+    "padded rows": lambda: device_poisoned(M, K + 8)[:, :K],
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_an_array_of_another_kind_has_plans_of_its_own(gpu, again, other):
+    x = OTHERS[other]()
+    assert again(x=x, out=None).shape == (*x.shape[:-1], again.width)
+    assert gpu.driver.count(PLANS) > 0
+    launch = gpu.driver.launches[0]
+    assert launch.maps[0].extents == (K, x.size // K)
+    assert launch.maps[0].row_bytes == 2 * (K + 8 if other == "padded rows" else K)
+
+
+def test_an_address_that_tma_cannot_load_is_seen_in_a_later_call(gpu, again):
+    with pytest.warns(UserWarning, match="x's address is a multiple of 2 bytes only"):
+        again(x=device_poisoned(M, K, offset=1))
+    assert gpu.portable[0][0] == "swiglu"
+
+
+REFUSED = {
+    "dtype": ({"x": on_device(np.zeros((M, K), np.float32))}, TypeError, "x must have dtype"),
+    "K": ({"x": device_poisoned(M, K + 8)}, ValueError, f"x must have K = {K} columns"),
+    "device": ({"x": device_poisoned(M, K, index=1)}, ValueError, "x and w_gate must live on the"),
+    "place": ({"x": poisoned(M, K)}, ValueError, "x and w_gate must live on the same device"),
+    "out": ({"out": device_poisoned(M + 1, K)}, ValueError, "out must have shape"),
+    "stream": ({"stream": "77"}, TypeError, "stream must be a cupy.cuda.Stream"),
+    "list": ({"x": [[1.0]]}, TypeError, "x must be a NumPy or CuPy array"),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_a_wrong_argument_is_refused_in_a_later_call_too(gpu, again, wrong):
+    changes, error, words = REFUSED[wrong]
+    with pytest.raises(error, match=words):
+        again(**changes)
+    assert gpu.driver.launches == []
+    assert np.isnan(on_host(again.out)).all()
+
+
+def test_an_out_that_comes_to_overlap_x_is_refused(gpu, again):
+    memory = poisoned(M * (K + again.width))
+    x, out = memory[: M * K].reshape(M, K), memory[M * K :].reshape(M, again.width)
+    again(x=on_device(x), out=on_device(out))
+    overlapping = memory[M * K - 8 : -8].reshape(M, again.width)
+    before = len(gpu.driver.launches)
+    with pytest.raises(ValueError, match="out must not overlap x"):
+        again(x=on_device(x), out=on_device(overlapping))
+    assert len(gpu.driver.launches) == before
+
+
+def test_an_out_between_the_rows_of_x_is_taken_again(gpu, again):
+    memory = poisoned(M, K + again.width)
+    x, out = on_device(memory[:, :K]), on_device(memory[:, K:])
+    for _ in range(2):
+        assert again(x=x, out=out) is out
+
+
+@pytest.mark.parametrize("stream", [None, 77])
+def test_a_later_call_goes_to_the_stream_whatever_device_is_current(gpu, again, stream):
+    with gpu.cupy.cuda.Device(1):
+        again(stream=stream)
+        assert gpu.cupy.device() == 1
+    expected = gpu.cupy.CURRENT_STREAM if stream is None else stream
+    assert {launch.stream for launch in gpu.driver.launches} == {expected}
+    assert {launch.device for launch in gpu.driver.launches} == {0}
+
+
+class Tensor:
+    """Another library's array on a CUDA device."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return (2, self.array.device.id)  # kDLCUDA
+
+    def __dlpack__(self, **options):
+        raise AssertionError("CuPy asks for it")
+
+
+def test_an_array_of_another_library_needs_no_new_plan(gpu, again):
+    gpu.cupy.from_dlpack = lambda tensor: tensor.array
+    x, out = Tensor(device_poisoned(M, K)), Tensor(again.out)
+    assert again(x=x, out=out) is out
+    assert gpu.driver.count(PLANS) == 0
+    assert gpu.driver.launches[0].maps[0].address == x.array.data.ptr
+
+
+@pytest.mark.parametrize("function", ["swiglu", "mlp"])
+@pytest.mark.parametrize("argument", ["w_gate", "w_up", "w_down"])
+def test_other_weights_of_the_same_kind_are_the_ones_that_are_read(gpu, function, argument):
+    arguments = on_gpu(function)
+    call(function, **arguments)
+    arguments[argument] = on_gpu(function)[argument]
+    gpu.driver.calls, gpu.driver.launches = [], []
+    call(function, **arguments)
+    assert gpu.driver.count(PLANS) == 0
+    gate, up = (arguments[name].data.ptr for name in ("w_gate", "w_up"))
+    first = gpu.driver.launches[0]
+    assert [found.address for found in first.maps[1:3]] == [gate, up]
+    if function == "mlp":
+        assert gpu.driver.launches[1].maps[1].address == arguments["w_down"].data.ptr
+
+
+@pytest.mark.parametrize("function", ["swiglu", "mlp"])
+def test_a_weight_of_another_layout_has_a_plan_of_its_own(gpu, function):
+    arguments = on_gpu(function)
+    call(function, **arguments)
+    arguments["w_up"] = on_device(poisoned(N, K + 8)[:, :K].T)
+    call(function, **arguments)
+    assert gpu.driver.launches[-2 if function == "mlp" else -1].maps[2].row_bytes == 2 * (K + 8)
+
+
+def test_packed_weights_are_one_matrix_in_later_calls_too(gpu):
+    from compiled import PACKED
+
+    packed = cuswiglu.PackedWeights(device_poisoned(2 * N, K), 8)
+    x, kernel = device_poisoned(M, K), next(k for k in PACKED if "p8" in dict(k.entries))
+    for _ in range(2):
+        cuswiglu.swiglu(x, packed, variant=kernel.name)
+        assert [found.address for found in gpu.driver.launches[-1].maps[1:3]] == [
+            packed.array.data.ptr
+        ] * 2
+    assert gpu.driver.launches[0].maps[:3] == gpu.driver.launches[1].maps[:3]
+
+
+def test_another_variant_has_a_plan_of_its_own(gpu):
+    arguments = on_gpu("swiglu")
+    for kernel in (*GATED[:2], *GATED[:2]):
+        call("swiglu", **arguments, variant=kernel.name)
+        assert gpu.driver.launches[-1].entry == kernel.entry("k")
+
+
+@pytest.mark.filterwarnings("ignore:cuswiglu takes the portable path")
+def test_a_down_projection_on_the_portable_path_gets_matrices_in_later_calls_too(gpu):
+    arguments = on_gpu("mlp") | {"w_down": on_device(weight(N, K_OUT, "k", offset=1)), "out": None}
+    for _ in range(2):
+        x = device_poisoned(2, 3, K)
+        gpu.driver.launches, gpu.portable[:] = [], []
+        result = call("mlp", **arguments | {"x": x}, stream=77)
+        (launch,), ((product, (hidden, down, rows), stream),) = gpu.driver.launches, gpu.portable
+        assert (product, stream, launch.stream) == ("matmul", 77, 77)
+        assert (hidden.shape, launch.maps[3].address) == ((6, N), hidden.data.ptr)
+        assert down is arguments["w_down"]
+        assert (rows.shape, rows.data.ptr) == ((6, K_OUT), result.data.ptr)
+        assert result.shape == (2, 3, K_OUT)
+
+
+# The intermediate
+
+
+@pytest.fixture
+def allocated(gpu):
+    """Sizes of the allocations that are no arrays."""
+    sizes, allocate = [], gpu.cupy.cuda.alloc
+    gpu.cupy.cuda.alloc = lambda size: sizes.append(size) or allocate(size)
+    return sizes
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["new result", "out given"])
+@pytest.mark.parametrize("joined", [False, True], ids=["large", "small"])
+def test_the_intermediate_lies_apart_from_the_result(gpu, allocated, monkeypatch, joined, given):
+    monkeypatch.setattr(calls, "JOINED_BYTES", 2 * M * N if joined else 2 * M * N - 1)
+    arguments = on_gpu("mlp")
+    out = arguments.pop("out")
+    result = call("mlp", **arguments, out=out if given else None)
+    hidden = gpu.driver.launches[0].maps[3].address
+    assert gpu.driver.launches[1].maps[0].address == hidden
+    assert hidden % 16 == 0
+    address, size = result.data.ptr, 2 * M * K_OUT
+    assert hidden + 2 * M * N <= address or address + size <= hidden
+    if joined and not given:
+        assert allocated == [hidden - address + 2 * M * N]
+    else:
+        assert allocated == [2 * M * N]
+
+
+# Bounds and threads
+
+
+def test_a_layer_keeps_the_kinds_used_most_recently(gpu, monkeypatch):
+    monkeypatch.setattr(gated_mlp, "CACHED_CALLS", 2)
+    arguments = on_gpu("GatedMLP")
+    layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+    xs = [device_poisoned(m, K) for m in (1, 2, 3)]
+    for x in xs:
+        layer(x)
+    before = gpu.driver.count("cuTensorMapEncodeTiled")
+    layer(xs[0])  # was forgotten: its plans are packed anew
+    weights = {arguments[name].data.ptr for name in ("w_gate", "w_up", "w_down")}
+    anew = gpu.driver.told("cuTensorMapEncodeTiled")[before:]
+    assert weights <= {record.address for record in anew}
+    gpu.driver.calls = []
+    layer(xs[0])
+    layer(xs[2])
+    assert weights.isdisjoint(r.address for r in gpu.driver.told("cuTensorMapEncodeTiled"))
+
+
+def test_threads_share_a_layer_without_mixing_their_arrays(gpu):
+    arguments = on_gpu("GatedMLP")
+    layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+    xs = [device_poisoned(M, K) for _ in range(8)]
+    outs = [device_poisoned(M, K_OUT) for _ in range(8)]
+
+    def work(number):
+        for _ in range(25):
+            layer(xs[number], out=outs[number], stream=100 + number)
+
+    run_in_threads(work, count=8)
+    assert len(gpu.driver.launches) == 2 * 8 * 25
+    for stream in range(8):
+        own = [launch for launch in gpu.driver.launches if launch.stream == 100 + stream]
+        for first, second in zip(own[::2], own[1::2], strict=True):
+            assert first.maps[0].address == xs[stream].data.ptr
+            assert second.maps[0].address == first.maps[3].address
+            assert second.maps[3].address == outs[stream].data.ptr
