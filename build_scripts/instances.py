@@ -94,8 +94,10 @@ class Instance:
     def widths(self, major: str) -> list[int]:
         """Widths that a column of tiles can have, widest first."""
         step = self.narrowing(major)
-        narrowest = max(MIN_WIDTH, self.block_n - MAX_NARROWING)
-        return list(range(self.block_n, min(narrowest, self.block_n) - 1, -step)) if step else [self.block_n]
+        if not step:
+            return [self.block_n]
+        narrowest = min(self.block_n, max(MIN_WIDTH, self.block_n - MAX_NARROWING))
+        return list(range(self.block_n, narrowest - 1, -step))
 
     @property
     def box_n(self) -> int:

@@ -117,7 +117,8 @@ enum class Major { K, MN };
 %(enumerations)s
 
 template <Family kFamily_, Schedule kSchedule_, int kBlockM_, int kBlockN_, int kClusterM_,
-          int kStages_, int kOutStages_, Major kMajorB_, int kPacking_, int kNarrowing_>
+          int kStages_, int kOutStages_, Major kMajorB_, int kPacking_, int kNarrowing_,
+          int kNarrowest_>
 struct Traits {
   using Element = cutlass::bfloat16_t;
 %(constants)s
@@ -338,7 +339,7 @@ def _entries(instance: Instance, major: str) -> list[str]:
         *(instance.block_m, instance.block_n, instance.cluster_m),
         *(instance.stages, instance.out_stages),
         f"cuswiglu::Major::{MAJORS[major]}",
-        *(PACKINGS.get(major, 0), instance.narrowing(major)),
+        *(PACKINGS.get(major, 0), instance.narrowing(major), instance.widths(major)[-1]),
     ]
     traits = f"{entry}_traits"
     lines = [

@@ -98,6 +98,7 @@ def test_the_source_has_one_entry_per_weight_layout(instance):
     for entry, major in zip(entries, instance.majors, strict=True):
         assert entry.pop("PACKING") == str(PACKINGS.get(major, 0))
         assert entry.pop("NARROWING") == str(instance.narrowing(major))
+        assert entry.pop("NARROWEST") == str(instance.widths(major)[-1])
         assert entry.pop("FAMILY") == FAMILIES[instance.family]
         assert entry.pop("SCHEDULE") == instance.schedule.capitalize()
         assert {"BLOCK_M", "BLOCK_N", "CLUSTER_M", "STAGES"} <= set(entry)
@@ -175,15 +176,6 @@ def test_columns_of_n_major_weights_narrow_by_whole_boxes(block_n, widths):
 def test_only_pingpong_kernels_of_one_pass_in_clusters_have_more_than_one_width(instance, major):
     assert instance.narrowing(major) == 0
     assert instance.widths(major) == [instance.block_n]
-
-
-@BY_NAME
-def test_no_width_is_narrower_than_the_sources_have_code_for(instance):
-    """kNarrowing steps down from kBlockN as long as it is at least kMinWidth."""
-    assert "kMinWidth = kBlockN - 32 > 64 ? kBlockN - 32 : 64;" in TRAITS
-    for major in instance.majors:
-        *_, narrowest = instance.widths(major)
-        assert narrowest >= max(64, instance.block_n - 32)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def gate_up() -> Found:
 
 
 def built(folder: Path) -> Found:
-    """Another build's instances for a pair of weights along K: `build_scripts --ablations` has some."""
+    """Another build's instances for a pair of weights along K (`build_scripts --ablations`)."""
     try:
         kernels = variants.variants(folder)
     except variants.KernelsUnavailableError as error:
