@@ -256,7 +256,7 @@ def _row(change):
         lambda text: "[]",
         lambda text: "null",
         lambda text: "{}",
-        lambda text: text.replace('"format": 1', '"format": 2'),
+        lambda text: text.replace('"format": 2', '"format": 1'),
         lambda text: text.replace('"instances"', '"kernels"'),
         _row(lambda row: row.pop("threads")),
         _row(lambda row: row["entries"].clear()),
