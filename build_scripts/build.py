@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -114,11 +115,24 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _end_with_parent() -> None:
+    """Let a worker end when the build is killed: each holds gigabytes."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _compile_all(todo: Sequence[Instance]) -> Iterator[tuple[Instance, compiler.Compiled]]:
     """Compile on all cores; yields each instance as it is done."""
     # Fresh processes: NVRTC is loaded in each, whatever this one has loaded already.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(cores(), mp_context=context) as pool:
+    pool_of = concurrent.futures.ProcessPoolExecutor
+    with pool_of(cores(), mp_context=context, initializer=_end_with_parent) as pool:
         jobs = {pool.submit(compiler.compile_instance, i, KERNELS): i for i in todo}
         try:
             for job in concurrent.futures.as_completed(jobs):

@@ -77,7 +77,7 @@ def compiled(monkeypatch):
     monkeypatch.setattr(
         concurrent.futures,
         "ProcessPoolExecutor",
-        lambda workers, mp_context: concurrent.futures.ThreadPoolExecutor(workers),
+        lambda workers, **options: concurrent.futures.ThreadPoolExecutor(workers),
     )
     return names
 

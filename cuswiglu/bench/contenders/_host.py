@@ -131,12 +131,13 @@ def _bare_launches(inputs: Inputs) -> Runner:
     launch = driver.bindings().cuLaunchKernelEx
     packed = [tuple(made.packed for made in pair) for pair in plans]
 
-    def call(number: int) -> Any:
+    # A launch's stream and its packed arguments must live as long as it is made.
+    def call(number: int, _held: Any = (stream, plans)) -> Any:
         (config, function, arguments), second = packed[number]
         launch(config, function, arguments, 0)
         config, function, arguments = second
         launch(config, function, arguments, 0)
-        return plans and inputs.result  # the plans own the arguments
+        return inputs.result
 
     return _runner(call)
 
