@@ -75,9 +75,13 @@ def resident(kernel: Variant, multiprocessors: int) -> int:
 
 def waves(kernel: Variant, m: int, n: int, major: str, multiprocessors: int) -> float:
     """Work of the busiest cluster, in tiles of full width."""
-    at_once = resident(kernel, multiprocessors)
-    cut = kernel.columns(m, n, major, at_once)
-    return columns.busiest(cut, kernel.rows(m), at_once, kernel.block_n)
+    return _busiest(kernel, m, n, major, resident(kernel, multiprocessors))[1]
+
+
+def _busiest(kernel: Variant, m: int, n: int, major: str, at_once: int) -> tuple[int, float]:
+    """Clusters of tiles, and the work of the busiest of those that run at once."""
+    rows, cut = kernel.rows(m), kernel.columns(m, n, major, at_once)
+    return rows * cut.count, columns.busiest(cut, rows, at_once, kernel.block_n)
 
 
 def estimate(
@@ -85,11 +89,9 @@ def estimate(
 ) -> Estimate:
     """The time of one launch on a device of so many SMs."""
     at_once = resident(kernel, multiprocessors)
-    rows = kernel.rows(problem.m)
-    cut = kernel.columns(problem.m, problem.n, problem.major, at_once)
-    count = columns.busiest(cut, rows, at_once, kernel.block_n)
+    clusters, count = _busiest(kernel, problem.m, problem.n, problem.major, at_once)
     rates = measured.get(kernel.name) or analytic_rates(kernel)
     k_tiles = -(-problem.k // kernel.block_k)
     us = LAUNCH_US + count * (k_tiles * rates.step_us + rates.tile_us)
-    evenness = rows * problem.n / (count * at_once * kernel.block_n)
-    return Estimate(kernel, rows * cut.count, at_once, count, evenness, us)
+    evenness = kernel.rows(problem.m) * problem.n / (count * at_once * kernel.block_n)
+    return Estimate(kernel, clusters, at_once, count, evenness, us)
