@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from calls import FUNCTIONS, call, good
 from compiled import GATED, MAJORS, name_of, pretend_compiled, with_layouts
-from device_arrays import device_poisoned, on_device, on_host
+from device_arrays import Tensor, device_poisoned, on_device, on_host
 from fake_driver import Result, run_in_threads
 from problems import problem, weight
 
@@ -263,19 +263,6 @@ def test_dlpack_arrays_on_a_device_are_taken_through_cupy(gpu, major):
     assert cuswiglu.swiglu(**given) is given["out"]
     launched = [found.address for found in gpu.driver.launches[0].maps]
     assert launched == [array.data.ptr for array in arrays.values()]
-
-
-class Tensor:
-    """Another library's array on a CUDA device."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack_device__(self):
-        return (2, self.array.device.id)  # kDLCUDA
-
-    def __dlpack__(self, **options):
-        raise AssertionError("CuPy asks for it")
 
 
 def test_a_dlpack_producer_is_told_the_stream_of_the_call(gpu):

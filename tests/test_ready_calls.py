@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from calls import FUNCTIONS, K_OUT, K, M, N, call, good
 from compiled import GATED
-from device_arrays import device_poisoned, on_device, on_host
+from device_arrays import Tensor, device_poisoned, on_device, on_host
 from fake_driver import run_in_threads
 from host_arrays import poisoned
 from problems import weight
@@ -138,19 +138,6 @@ def test_a_later_call_goes_to_the_stream_whatever_device_is_current(gpu, again, 
     expected = gpu.cupy.CURRENT_STREAM if stream is None else stream
     assert {launch.stream for launch in gpu.driver.launches} == {expected}
     assert {launch.device for launch in gpu.driver.launches} == {0}
-
-
-class Tensor:
-    """Another library's array on a CUDA device."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack_device__(self):
-        return (2, self.array.device.id)  # kDLCUDA
-
-    def __dlpack__(self, **options):
-        raise AssertionError("CuPy asks for it")
 
 
 def test_an_array_of_another_library_needs_no_new_plan(gpu, again):

@@ -50,3 +50,23 @@ def poisoned(cupy):
         return guard, guard[1 : m + 1, pad : pad + n]
 
     return make
+
+
+@pytest.fixture
+def arriving_late(cupy):
+    """arriving_late(x): zeros that become x behind other work on a busy stream; and that stream."""
+    held = []
+
+    def arrive(x):
+        late = cupy.zeros_like(x)
+        big = cupy.random.standard_normal((6000, 6000), dtype=cupy.float32)
+        held.append(big)
+        stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.runtime.deviceSynchronize()
+        with stream:
+            for _ in range(4):
+                big @ big  # keeps the stream busy, so that x arrives late
+            late[...] = x
+        return late, stream
+
+    return arrive

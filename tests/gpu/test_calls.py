@@ -31,16 +31,9 @@ def test_leading_dimensions_are_kept(cupy, draw):
     assert_close(cupy, found.reshape(24, 96), reference(cupy, x, gate, up))
 
 
-def test_work_waits_for_what_is_before_it_on_the_stream(cupy, draw):
+def test_work_waits_for_what_is_before_it_on_the_stream(cupy, draw, arriving_late):
     x, gate, up = draw(512, 1024, 1024)
-    late = cupy.zeros_like(x)
-    big = cupy.random.standard_normal((6000, 6000), dtype=cupy.float32)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.runtime.deviceSynchronize()
-    with stream:
-        for _ in range(4):
-            big @ big  # keeps the stream busy, so that x arrives late
-        late[...] = x
+    late, stream = arriving_late(x)
     found = cuswiglu.swiglu(late, gate, up, stream=stream)
     stream.synchronize()
     assert_close(cupy, found, reference(cupy, x, gate, up))

@@ -96,19 +96,12 @@ def test_forgotten_calls_do_not_change_replays(cupy, draw, layer, monkeypatch):
         assert same_bits(cupy, step(), expected)
 
 
-def test_a_replay_waits_for_what_is_before_it_on_the_stream(cupy, draw, layer):
+def test_a_replay_waits_for_what_is_before_it_on_the_stream(cupy, draw, layer, arriving_late):
     mlp = layer()
     x = draw(16, K, 8)[0]
     expected = mlp(x)
     step = mlp.capture(cupy.zeros_like(x))
-    late = cupy.zeros_like(x)
-    big = cupy.random.standard_normal((6000, 6000), dtype=cupy.float32)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.runtime.deviceSynchronize()
-    with stream:
-        for _ in range(4):
-            big @ big  # keeps the stream busy, so that x arrives late
-        late[...] = x
+    late, stream = arriving_late(x)
     step(late, stream=stream)
     stream.synchronize()
     assert same_bits(cupy, step.y, expected)
