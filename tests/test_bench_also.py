@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from types import SimpleNamespace
 
 import pytest
 from device_arrays import device_poisoned, on_device
@@ -15,7 +14,9 @@ import cuswiglu
 from cuswiglu import select
 from cuswiglu.bench import contenders
 from cuswiglu.bench import run as bench_run
+from cuswiglu.bench.cells import Cell
 from cuswiglu.bench.contenders import _own
+from cuswiglu.bench.inputs import Inputs
 from cuswiglu.cli import main
 from cuswiglu.variant import manifest
 
@@ -101,13 +102,10 @@ def test_several_folders_take_part(ablations, tmp_path):
 @pytest.fixture
 def inputs():
     """Two sets of weights of a cell, as `bench.inputs` has them: gate rows above up rows."""
-    w2 = [on_device(poisoned(2 * N, K)) for _ in range(2)]
-    return SimpleNamespace(
-        x=device_poisoned(M, K),
-        hidden=device_poisoned(M, N),
-        w_gate=[w[:N] for w in w2],
-        w_up=[w[N:] for w in w2],
-    )
+    w2 = tuple(on_device(poisoned(2 * N, K)) for _ in range(2))
+    made = Inputs(Cell("made-up", K, N, M), device_poisoned(M, K), w2, ())
+    made.__dict__["hidden"] = device_poisoned(M, N)  # in place of CuPy's, which needs a GPU
+    return made
 
 
 def test_a_kernel_of_the_folder_is_launched_on_the_weights_of_the_set(

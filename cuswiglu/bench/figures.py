@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .cells import SUITES, Cell, flops
 from .record import CellRecord, Record
@@ -145,7 +145,7 @@ def shows(record: Record) -> list[Figure]:
             return []
         mean = geomean(ratio.value for ratio in ratios)
         name = "auto against the best variant, shapes never seen, mean"
-        return [replace(_figure(name, mean, _ratio, 0.93, 0.97, ratios), of=len(SUITES["random"]))]
+        return [_figure(name, mean, _ratio, 0.93, 0.97, ratios, of=len(SUITES["random"]))]
     if record.suite == "host":
         return _host(record)
     if record.suite == "mlp":
@@ -184,8 +184,7 @@ def _host(record: Record) -> list[Figure]:
     if ratios:
         low = worst(ratios)
         name = "host time of torch eager's MLP over an unplanned call's"
-        figure = _figure(name, low.value, _ratio, 3.0, 6.0, ratios, low.cell)
-        found.append(replace(figure, of=of))
+        found.append(_figure(name, low.value, _ratio, 3.0, 6.0, ratios, low.cell, of))
     return found
 
 
@@ -211,10 +210,11 @@ def _figure(
     aim: float,
     ratios: Sequence[Ratio],
     cell: Cell | None = None,
+    of: int = _ALL,
 ) -> Figure:
     met = "aim" if value >= aim else "must" if value >= must else "missed"
     where = f" ({cell})" if cell else ""
-    return Figure(name, show(value) + where, show(must), show(aim), met, len(ratios), _ALL)
+    return Figure(name, show(value) + where, show(must), show(aim), met, len(ratios), of)
 
 
 def _compared(

@@ -52,6 +52,17 @@ class Inputs:
         """(N, K), a view."""
         return [w2[self.cell.n :] for w2 in self.w2]
 
+    @property
+    def pairs(self) -> list[tuple[Any, Any]]:
+        """Gate and up of each set as `cuswiglu.swiglu` takes them, (K, N) views."""
+        return [(gate.T, up.T) for gate, up in zip(self.w_gate, self.w_up, strict=True)]
+
+    @property
+    def layers(self) -> list[tuple[Any, Any, Any]]:
+        """Gate, up and down of each set as `cuswiglu.mlp` takes them."""
+        downs = zip(self.pairs, self.w_down, strict=True)
+        return [(gate, up, down.T) for (gate, up), down in downs]
+
     @functools.cached_property
     def interleaved(self) -> list[Any]:
         """(2N, K) copies with gate and up rows in turns, as QuACK wants them."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import claims, figures
-from .cells import MODELS, TOKENS, Cell
+from .cells import MODELS, TOKENS, Cell, whole_mlp
 from .record import CellRecord, Record
 
 #: Memory bandwidth in B/s by nvidia-smi's name: NVIDIA's datasheets of the SXM parts.
@@ -40,7 +40,7 @@ def draw(record: Record, folder: Path) -> list[Path]:
         "speedup": speedup,
         "utilisation": utilisation,
     }
-    if record.suite not in ("mlp", "host"):
+    if not whole_mlp(record.suite):
         plots |= {"roofline": roofline, "winners": winners}
     drawn = []
     for name, plot in plots.items():

@@ -26,10 +26,15 @@ def _against(heading: str, *names: str) -> Column:
         ours, theirs = row.us("auto"), row.us(*names)
         if ours and theirs:
             return f"{theirs / ours:.3f}"
-        tried = any(name in row.outcomes for name in names)
-        return "failed" if tried and not theirs else "-"
+        return _untimed(row, *names)
 
     return Column(heading, 7, text)
+
+
+def _untimed(row: CellRecord, *names: str) -> str:
+    """Why there is no figure: all of these failed, or there is nothing to be said of them."""
+    tried = any(name in row.outcomes for name in names)
+    return "failed" if tried and not row.us(*names) else "-"
 
 
 def _time(row: CellRecord) -> str:
@@ -51,7 +56,7 @@ def _host_time(name: str) -> Column:
 
     def text(row: CellRecord) -> str:
         time = row.us(name)
-        return f"{time:.2f}" if time else "failed" if name in row.outcomes else "-"
+        return f"{time:.2f}" if time else _untimed(row, name)
 
     return Column(name, max(6, len(name)), text)
 

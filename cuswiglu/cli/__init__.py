@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from .. import __version__
 from ..models.shapes import SHAPES
 from .bench import add_parser as add_bench
-from .tune import add_arguments as add_tune
+from .tune import add_parser as add_tune
 from .types import positive
 
 
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     demo.add_argument("--seed", type=int, default=0, help="of the random activations (0)")
     add_bench(commands)
-    add_tune(commands.add_parser("tune", help="measure which kernel is fastest on this GPU"))
+    add_tune(commands)
     return main
 
 

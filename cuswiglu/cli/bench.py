@@ -90,9 +90,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
+    from ..bench.cells import whole_mlp
+
     if options.rounds < 1:
         raise ValueError(f"--rounds must be at least 1, got {options.rounds}")
-    if options.also and options.suite in ("mlp", "host"):
+    if options.also and whole_mlp(options.suite):
         raise ValueError(f"--also takes kernels for gate and up, not for suite {options.suite}")
     if options.resume and not options.json:
         raise ValueError("--resume needs --json FILE, the record to go on with")
@@ -134,6 +136,7 @@ def _measure(options: argparse.Namespace, wanted: Sequence[Cell], console: Any) 
 
 def _report(console: Any, record: Record, wanted: Sequence[Cell]) -> None:
     from ..bench import summaries, tables
+    from ..bench.cells import whole_mlp
 
     console.print()
     for text in tables.notes(record, wanted):
@@ -143,7 +146,7 @@ def _report(console: Any, record: Record, wanted: Sequence[Cell]) -> None:
     if record.suite == "host":
         _titled(console, "marks", summaries.shows_table(record))
         return
-    if record.suite != "mlp":
+    if not whole_mlp(record.suite):
         _titled(console, "our instances", summaries.instances_table(record))
     _titled(console, "the paper's claims, cell by cell", summaries.cell_claims_table(record))
     _titled(console, "the paper's claims", summaries.claims_table(record))

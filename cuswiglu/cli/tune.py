@@ -12,8 +12,9 @@ from ..models.shapes import SHAPES
 from .types import positive
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `cuswiglu tune`."""
+def add_parser(commands: Any) -> None:
+    """The grammar of `tune`, added to the subcommands."""
+    parser = commands.add_parser("tune", help="measure which kernel is fastest on this GPU")
     parser.add_argument(
         "--shape",
         action="append",

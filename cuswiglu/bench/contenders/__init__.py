@@ -35,8 +35,8 @@ def find(suite: str, also: Sequence[Path] = ()) -> Found:
             _torch.gate_up(),
             _jax.gate_up(),
             _quack.gate_up(),
+            _triton.gate_up(),
         ]
-        parts.append(_triton.gate_up())
     return Found(
         [contender for part in parts for contender in part.contenders],
         {name: reason for part in parts for name, reason in part.missing.items()},

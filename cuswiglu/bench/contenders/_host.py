@@ -88,31 +88,25 @@ def _runner(call: Callable[[int], Any], *, captured: bool = False) -> Runner:
     return Runner(output, HostTimed(call), captured=captured)
 
 
-def _weights(inputs: Inputs) -> list[tuple[Any, ...]]:
-    """Gate, up and down of each set."""
-    parts = zip(inputs.w_gate, inputs.w_up, inputs.w_down, strict=True)
-    return [tuple(weight.T for weight in part) for part in parts]
-
-
 def _planned(inputs: Inputs) -> Runner:
-    x, layers = inputs.x, [GatedMLP(*weights) for weights in _weights(inputs)]
+    x, layers = inputs.x, [GatedMLP(*weights) for weights in inputs.layers]
     return _runner(lambda number: layers[number](x))
 
 
 def _captured(inputs: Inputs) -> Runner:
-    steps = [GatedMLP(*weights).capture(inputs.x) for weights in _weights(inputs)]
+    steps = [GatedMLP(*weights).capture(inputs.x) for weights in inputs.layers]
     for step in steps:
         poison(step.y)
     return _runner(lambda number: steps[number](), captured=True)
 
 
 def _unplanned(inputs: Inputs) -> Runner:
-    x, weights = inputs.x, _weights(inputs)
+    x, weights = inputs.x, inputs.layers
     return _runner(lambda number: functional.mlp(x, *weights[number]))
 
 
 def _unplanned_swiglu(inputs: Inputs) -> Runner:
-    x, weights = inputs.x, [(gate, up) for gate, up, _ in _weights(inputs)]
+    x, weights = inputs.x, inputs.pairs
     return _runner(lambda number: functional.swiglu(x, *weights[number]))
 
 
@@ -124,7 +118,7 @@ def _matmul(inputs: Inputs) -> Runner:
 def _bare_launches(inputs: Inputs) -> Runner:
     """The driver's calls alone for the two kernels of an MLP, with arguments packed before."""
     stream = cupy_module().cuda.Stream(non_blocking=True)
-    plans = [_plans(inputs, weights, stream.ptr) for weights in _weights(inputs)]
+    plans = [_plans(inputs, weights, stream.ptr) for weights in inputs.layers]
     stream.synchronize()
     poison(inputs.result)
     cupy_module().cuda.runtime.deviceSynchronize()

@@ -87,9 +87,7 @@ def _maker(kernel: variants.Variant) -> Callable[[Inputs], Runner]:
 
 def _swiglu(inputs: Inputs, variant: str, *, packed: bool = False) -> Runner:
     x, out = inputs.x, inputs.hidden
-    weights: list[tuple[Any, ...]] = [
-        (g.T, u.T) for g, u in zip(inputs.w_gate, inputs.w_up, strict=True)
-    ]
+    weights: list[tuple[Any, ...]] = [*inputs.pairs]
     if packed:
         weights = [(pack(*pair),) for pair in weights]
     return _runner(
@@ -105,8 +103,7 @@ def _planned(kernel: variants.Variant) -> Callable[[Inputs], Runner]:
     def make(inputs: Inputs) -> Runner:
         x, out = arrays.view("x", inputs.x), arrays.view("out", inputs.hidden)
         weights = [
-            (arrays.view("w_gate", g.T), arrays.view("w_up", u.T))
-            for g, u in zip(inputs.w_gate, inputs.w_up, strict=True)
+            (arrays.view("w_gate", gate), arrays.view("w_up", up)) for gate, up in inputs.pairs
         ]
         choice = select.Choice("sm90", kernel.name, kernel)
         made = plan.kernel_plan(problem.describe(x, weights[0], out), choice)
@@ -123,9 +120,7 @@ def _bare(inputs: Inputs) -> Runner:
 
 
 def _mlp(inputs: Inputs) -> Runner:
-    x, out = inputs.x, inputs.result
-    parts = zip(inputs.w_gate, inputs.w_up, inputs.w_down, strict=True)
-    weights = [tuple(weight.T for weight in part) for part in parts]
+    x, out, weights = inputs.x, inputs.result, inputs.layers
     return _runner(
         lambda number: functional.mlp(x, *weights[number], out=out),
         out,
