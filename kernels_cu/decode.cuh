@@ -1,0 +1,145 @@
+// The decode kernel: few tokens, so that the weights' bytes are nearly all that costs. Operands are
+// swapped: rows of the weights are the MMA's M, tokens its N.
+//   gated  Y[M, N] = act(X W_gate) * (X W_up)
+//   plain  Y[M, N] = X W, the down projection
+//
+// Work: the weights' rows (columns of the result) are cut into tiles of `rows`, a run-time argument,
+// so that all SMs get the same bytes. The down projection has few rows: its K is cut into a part for
+// each CTA of a cluster.
+//
+// Warp roles (288 threads, persistent over tiles)
+//   warps 0-3, 4-7  consumer warpgroups 0 and 1: WGMMA, sums, activation, store. Tiles of more than
+//                   64 rows: each takes 64 rows of both boxes of a step. Others: each takes one box,
+//                   and then gives the other its sums of every second eight rows
+//   warp 8          producer: one thread issues every TMA load
+//
+// Barriers (shared memory)
+//   full[stage]     1 arrival (producer), and the stage's bytes
+//   empty[stage]    1 arrival a consumer warp
+//   sums_full       1 arrival (own consumer), and the bytes of sums that the cluster's CTAs send
+//   sums_free       1 arrival a CTA of the cluster: the sums it was sent are read
+//   named           one among the consumers
+//
+// A cluster's CTAs share a tile's rows among them. Each sends its sums of a row to the row's owner,
+// which adds them in the order of ranks: the same bits come out every run.
+//
+// Programmatic dependent launch: weights (where no kernel just ahead writes them) before
+// griddepcontrol.wait, X and all that is written after it. A CTA takes at most half of an SM's
+// shared memory where that is enough, so that the next kernel starts beside it and fills its stages
+// while this one ends.
+#pragma once
+
+#include <cute/arch/cluster_sm90.hpp>
+
+#include "activation.cuh"
+#include "decode_epilogue.cuh"
+#include "decode_mainloop.cuh"
+#include "decode_traits.cuh"
+
+namespace cuswiglu::decode {
+
+template <class Traits, class Activation>
+struct Kernel {
+  using Element = typename Traits::Element;
+  using Cta = Cta<Traits>;
+  using Loop = Mainloop<Traits>;
+  using Store = Epilogue<Traits>;
+
+  CUTLASS_DEVICE static void init_barriers(Cta const& cta) {
+    if (threadIdx.x == 0) {
+      CUTLASS_PRAGMA_NO_UNROLL
+      for (int stage = 0; stage < cta.stages; ++stage) {
+        cta.barriers.full[stage].init(1);
+        cta.barriers.empty[stage].init(Traits::kConsumerThreads / 32);
+      }
+      cta.barriers.sums_full.init(1);
+      cta.barriers.sums_free.init(cta.ranks);
+      cutlass::arch::fence_barrier_init();
+    }
+    if (cta.ranks > 1) {
+      cute::cluster_arrive_relaxed();
+      cute::cluster_wait();
+    } else {
+      __syncthreads();
+    }
+  }
+
+  // kBoth: tiles have more than 64 rows.
+  template <bool kBoth>
+  CUTLASS_DEVICE static void consume(Cta const& cta, Arguments const& args, Element* out) {
+    int const warpgroup = cutlass::canonical_warp_group_idx();
+    Activation activation;
+    Stage stage;
+    uint32_t exchanges = 0;
+    CUTLASS_PRAGMA_NO_UNROLL
+    for (int number = int(blockIdx.y); number < cta.items; number += int(gridDim.y)) {
+      Item const item = cta.item(number, args.rows);
+      auto first = Loop::accumulators(), second = Loop::accumulators();
+      Loop::template multiply<kBoth>(cta, stage, warpgroup, first, second);
+      typename Store::Target const to{out + item.token * args.out_stride + item.n, args.out_stride,
+                                      min(args.rows, args.n - item.n),
+                                      min(Traits::kTokens, args.m - item.token)};
+      bool const last = number + int(gridDim.y) >= cta.items;
+      auto write = [&](auto halves, auto row_of, auto get) {
+        if (!Traits::kGated && cta.ranks > 1) {
+          Store::template reduce<halves>(cta, to, exchanges, last, row_of, get);
+          return;
+        }
+        CUTLASS_PRAGMA_UNROLL
+        for (int half = 0; half < halves; ++half) {
+          Store::store(to, row_of(half), [&](int i) { return get(half, i); });
+        }
+      };
+      if constexpr (kBoth) {
+        write(Int<2>{}, [&](int half) { return warpgroup * Traits::kMmaRows + Store::row(half); },
+              [&](int half, int i) {
+          int const at = Store::accumulator(i, half);
+          return Traits::kGated ? activation(first(at)) * second(at) : first(at);
+        });
+      } else {
+        typename Store::Row one, other;
+        Store::exchange(cta, warpgroup, first, one, other);
+        write(Int<1>{}, [&](int) { return Store::row(warpgroup); }, [&](int, int i) {
+          return Traits::kGated ? activation(one[i]) * other[i] : one[i] + other[i];
+        });
+      }
+    }
+  }
+
+  CUTLASS_DEVICE static void run(InputMaps const& maps, Element* out, Arguments const& args) {
+    extern __shared__ __align__(1024) unsigned char smem[];
+    Cta const cta(smem, args);
+    bool const producer = cutlass::canonical_warp_idx_sync() == Traits::kConsumerThreads / 32;
+    if (producer && cute::elect_one_sync()) {
+      cute::prefetch_tma_descriptor(&maps.x);
+      cute::prefetch_tma_descriptor(&maps.first);
+      if constexpr (Traits::kGated) cute::prefetch_tma_descriptor(&maps.second);
+    }
+    init_barriers(cta);
+    if (producer) {
+      if (cute::elect_one_sync()) Loop::produce(cta, args, maps);
+    } else if (args.rows > Traits::kMmaRows) {
+      consume<true>(cta, args, out);
+    } else {
+      consume<false>(cta, args, out);
+    }
+  }
+};
+
+}  // namespace cuswiglu::decode
+
+// One instance; as in kernel.cuh, plain values are packed and never a C++ structure. CTAS of them
+// find registers on an SM. BARRIER_BYTES and CHUNK are what the launch computes shared memory with.
+#define CUSWIGLU_DECODE_ENTRY(NAME, GATED, TOKENS, MAJOR, CTAS, BARRIER_BYTES, CHUNK)             \
+  using NAME##_traits = cuswiglu::decode::Traits<GATED, TOKENS, cute::GMMA::Major::MAJOR>;        \
+  static_assert(NAME##_traits::kBarrierBytes == BARRIER_BYTES, "manifest: shared memory");        \
+  static_assert(NAME##_traits::kChunk == CHUNK, "manifest: shared memory");                       \
+  extern "C" __global__ void __launch_bounds__(NAME##_traits::kThreads, CTAS)                     \
+      NAME(__grid_constant__ cute::TmaDescriptor const tma_x,                                     \
+           __grid_constant__ cute::TmaDescriptor const tma_first,                                 \
+           __grid_constant__ cute::TmaDescriptor const tma_second, cutlass::bfloat16_t* out,      \
+           int m, int n, int k, long long out_stride, int rows, int stages, int weights_ahead) {  \
+    cuswiglu::decode::Kernel<NAME##_traits, cuswiglu::SiLU>::run(                                 \
+        {tma_x, tma_first, tma_second}, out,                                                      \
+        {m, n, k, out_stride, rows, stages, weights_ahead});                                      \
+  }
