@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from . import borrowed, dlpack, streams
-from .dlpack import Memory
+from .dlpack import Memory, dtype_name
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 #: What may hold the bit pattern of BF16, if `asarray` is told that it does.
@@ -120,7 +120,7 @@ def view(name: str, array: Any, stream: Any = None) -> ArrayView:
             f"__cuda_array_interface__, got {type(array).__name__}: make one with numpy.asarray "
             "or cupy.asarray"
         )
-    dtype = array.dtype.name
+    dtype = dtype_name(array.dtype)
     if dtype != BFLOAT16.name:
         raise _unsupported(name, dtype)
     if any(stride % array.itemsize for stride in array.strides):
@@ -197,7 +197,7 @@ def _checked(name: str, array: Any, memory: Memory, patterns: bool) -> Memory:
     if memory.dtype != BFLOAT16.name and not (patterns and memory.dtype in PATTERNS):
         raise _unsupported(name, memory.dtype)
     # JAX's arrays never change, though its capsules do not say so.
-    if _library(array).startswith("jax") and not memory.read_only:
+    if _library(array) in ("jax", "jaxlib"):
         memory = replace(memory, read_only=True)
     if name == "out" and memory.read_only:
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .dlpack import Memory
+from .dlpack import Memory, dtype_name
 
 
 class Lent:
@@ -46,7 +46,7 @@ def read_cuda_interface(array: Any) -> tuple[Memory, int | None]:
     strides = found.get("strides")
     if strides is None:
         strides = np.lib.stride_tricks.as_strided(np.empty(0, dtype), shape).strides
-    name = dtype.name if dtype.isnative else dtype.str
+    name = dtype_name(dtype)
     memory = Memory(pointer or 0, shape, tuple(strides), name, -1, bool(read_only), array)
     return memory, found.get("stream")
 

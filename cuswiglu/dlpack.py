@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 HOST = (1, 3)  # kDLCPU, kDLCUDAHost
 CUDA = 2  # kDLCUDA
 CUDA_MANAGED = 13  # kDLCUDAManaged: its device is not where the memory lives
@@ -71,6 +73,11 @@ class Memory:
     index: int | None
     read_only: bool
     owner: Any = field(repr=False, compare=False)
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """As DLPack's are named here; another byte order than the host's shows."""
+    return dtype.name if dtype.isnative else dtype.str
 
 
 def read(array: Any, stream: int | None) -> Memory:

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import arrays, dlpack
 from .arrays import BFLOAT16, CPU, PATTERNS, Device
+from .dlpack import dtype_name
 
 
 def asarray(x: Any, dtype: Any = None, stream: Any = None) -> Any:
@@ -46,8 +47,8 @@ def asarray(x: Any, dtype: Any = None, stream: Any = None) -> Any:
     if dtype is not None and not _is_bfloat16(dtype):
         raise TypeError(f"dtype must be 'bfloat16' or None, got {dtype!r}: nothing is converted")
     array = arrays.taken("x", x, stream, patterns=dtype is not None)
-    if dtype is not None and arrays.is_own(array) and array.dtype.isnative:
-        array = _reinterpreted(array, BFLOAT16) if array.dtype.name in PATTERNS else array
+    if dtype is not None and arrays.is_own(array) and dtype_name(array.dtype) in PATTERNS:
+        array = _reinterpreted(array, BFLOAT16)
     with arrays.on_stream(arrays.view("x", array).device, stream):  # the CPU has no streams
         return array
 

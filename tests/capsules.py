@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 
+import numpy as np
+
 CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "complex": 5, "bool": 6}
 
 
@@ -98,7 +100,7 @@ class Producer:
 
     def __init__(self, array, **changes):
         self.array, self.changes, self.told = array, changes, []
-        on_device = hasattr(array.data, "ptr")
+        on_device = not isinstance(array, np.ndarray)
         self.pointer = array.data.ptr if on_device else array.ctypes.data
         self.device = (2, array.device.id) if on_device else (1, 0)
 
