@@ -157,30 +157,11 @@ def taken(name: str, array: Any, stream: Any = None, *, patterns: bool = False) 
     """
     if is_own(array):
         return array
-    exports = hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")
     try:
-        if exports:
-            kind, index = (int(number) for number in array.__dlpack_device__())
-            if kind in dlpack.HOST:
-                memory = _checked(name, array, dlpack.read(array, None), patterns)
-                return borrowed.on_host(memory, BFLOAT16)
-            if kind not in (dlpack.CUDA, dlpack.CUDA_MANAGED):
-                raise TypeError(
-                    f"{name} must live on the CPU or on a CUDA device, got {type(array).__name__} "
-                    f"with DLPack device type {kind}: copy it there"
-                )
-            with on_stream(Device("cuda", index), stream) as handle:
-                # 0 says nothing in DLPack, and 1 is the null stream.
-                memory = _checked(name, array, dlpack.read(array, handle or 1), patterns)
-                return _borrowed(memory)
+        if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+            return _by_dlpack(name, array, stream, patterns)
         if hasattr(array, "__cuda_array_interface__"):
-            memory, producer = borrowed.read_cuda_interface(array)
-            memory = _checked(name, array, memory, patterns)
-            device = borrowed.device_of(cupy_module(), memory)
-            with on_stream(Device("cuda", device), stream):
-                if producer is not None:
-                    streams.wait(cupy_module(), device, producer)
-                return _borrowed(memory)
+            return _by_cuda_interface(name, array, stream, patterns)
     except BufferError as error:
         raise ValueError(
             f"{name} cannot be taken from its library, got {type(array).__name__}: {error}"
@@ -188,27 +169,44 @@ def taken(name: str, array: Any, stream: Any = None, *, patterns: bool = False) 
     return array
 
 
-def _borrowed(memory: Memory) -> Any:
-    cupy = cupy_module()
-    return borrowed.on_cuda(cupy, memory, BFLOAT16, borrowed.device_of(cupy, memory))
+def _by_dlpack(name: str, array: Any, stream: Any, patterns: bool) -> Any:
+    kind, index = (int(number) for number in array.__dlpack_device__())
+    if kind in dlpack.HOST:
+        memory = _checked(name, array, dlpack.read(array, None), patterns)
+        return borrowed.on_host(memory, BFLOAT16)
+    if kind not in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+        raise TypeError(
+            f"{name} must live on the CPU or on a CUDA device, got {type(array).__name__} with "
+            f"DLPack device type {kind}: copy it there"
+        )
+    with on_stream(Device("cuda", index), stream) as handle:
+        # 0 says nothing in DLPack, and 1 is the null stream.
+        memory = _checked(name, array, dlpack.read(array, handle or 1), patterns)
+        device = borrowed.device_of(cupy_module(), memory)
+        return borrowed.on_cuda(cupy_module(), memory, BFLOAT16, device)
+
+
+def _by_cuda_interface(name: str, array: Any, stream: Any, patterns: bool) -> Any:
+    memory, producer = borrowed.read_cuda_interface(array)
+    memory, cupy = _checked(name, array, memory, patterns), cupy_module()
+    device = borrowed.device_of(cupy, memory)
+    with on_stream(Device("cuda", device), stream):
+        if producer is not None:
+            streams.wait(cupy, device, producer)
+        return borrowed.on_cuda(cupy, memory, BFLOAT16, device)
 
 
 def _checked(name: str, array: Any, memory: Memory, patterns: bool) -> Memory:
     if memory.dtype != BFLOAT16.name and not (patterns and memory.dtype in PATTERNS):
         raise _unsupported(name, memory.dtype)
     # JAX's arrays never change, though its capsules do not say so.
-    if _library(array) in ("jax", "jaxlib"):
+    if type(array).__module__.partition(".")[0] in ("jax", "jaxlib"):
         memory = replace(memory, read_only=True)
     if name == "out" and memory.read_only:
         raise ValueError(
             f"out must be writable, got a read-only {type(array).__name__}: pass a copy of it"
         )
     return memory
-
-
-def _library(array: Any) -> str:
-    """The top module of an array's type."""
-    return type(array).__module__.partition(".")[0]
 
 
 def on_stream(device: Device, stream: Any) -> AbstractContextManager[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .dlpack import Memory, dtype_name
+from .dlpack import Memory, dtype_name, row_major
 
 
 class Lent:
@@ -44,10 +44,9 @@ def read_cuda_interface(array: Any) -> tuple[Memory, int | None]:
     pointer, read_only = found["data"]
     dtype, shape = np.dtype(found["typestr"]), tuple(found["shape"])
     strides = found.get("strides")
-    if strides is None:
-        strides = np.lib.stride_tricks.as_strided(np.empty(0, dtype), shape).strides
+    strides = row_major(shape, dtype.itemsize) if strides is None else tuple(strides)
     name = dtype_name(dtype)
-    memory = Memory(pointer or 0, shape, tuple(strides), name, -1, bool(read_only), array)
+    memory = Memory(pointer or 0, shape, strides, name, -1, bool(read_only), array)
     return memory, found.get("stream")
 
 

@@ -80,6 +80,11 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return dtype.name if dtype.isnative else dtype.str
 
 
+def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes."""
+    return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
 def read(array: Any, stream: int | None) -> Memory:
     """What `array` exports.
 
@@ -109,7 +114,7 @@ def read(array: Any, stream: int | None) -> Memory:
     if tensor.strides:
         strides = tuple(step * itemsize for step in tensor.strides[: tensor.ndim])
     else:
-        strides = tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        strides = row_major(shape, itemsize)
     dtype = f"{_TYPE_NAMES.get(tensor.code, f'DLPack {tensor.code}:')}{tensor.bits}"
     return Memory(
         pointer=(tensor.data or 0) + tensor.byte_offset,

@@ -30,8 +30,9 @@ def asarray(x: Any, dtype: Any = None, stream: Any = None) -> Any:
     Returns
     -------
     numpy.ndarray or cupy.ndarray
-        BF16, with x's shape and strides. It holds x, and gives it back once the stream is done.
-        Read-only memory stays so in NumPy; CuPy has no such mark: do not write into it.
+        BF16, with x's shape and strides. Read-only memory stays so in NumPy; CuPy has no such mark:
+        do not write into it. It holds x; on a CUDA device x is given back by a later call, once
+        the stream is done with it.
 
     Raises
     ------

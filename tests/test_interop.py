@@ -303,6 +303,22 @@ def test_a_jax_array_is_seen_where_it_lies_and_read_only(jnp):
     np.testing.assert_array_equal(found, np.arange(6).reshape(2, 3))
 
 
+def test_a_slow_jax_array_is_waited_for(jnp):
+    """It comes from a computation that has not ended when it is taken."""
+    import jax
+
+    @jax.jit
+    def slow(x, big):
+        for _ in range(8):
+            big = big @ big / 900
+        return jnp.where(jnp.isfinite(big[0, 0]), x, 0)
+
+    x, big = jnp.asarray(full(np.arange(64))), jnp.ones((900, 900))
+    slow(x, big).block_until_ready()
+    late = slow(x, big)
+    np.testing.assert_array_equal(cuswiglu.asarray(late), np.arange(64))
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_jax_array_is_never_written(function, jnp):
     out = jnp.full(good(function)["out"].shape, jnp.nan, jnp.bfloat16)
