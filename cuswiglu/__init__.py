@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .explanation import Explanation, explain
     from .functional import mlp, swiglu
     from .gated_mlp import GatedMLP
+    from .interop import asarray
     from .packed import PackedWeights, pack
     from .select import DeviceInfo
     from .variant import KernelsUnavailableError, Variant, variants
@@ -31,6 +32,7 @@ __all__ = [
     "PackedWeights",
     "Variant",
     "__version__",
+    "asarray",
     "explain",
     "mlp",
     "pack",
@@ -46,6 +48,7 @@ _MODULES = {
     "KernelsUnavailableError": "variant",
     "PackedWeights": "packed",
     "Variant": "variant",
+    "asarray": "interop",
     "explain": "explanation",
     "mlp": "functional",
     "pack": "packed",

@@ -1,4 +1,4 @@
-"""Arrays: the only room that knows NumPy, CuPy and DLPack.
+"""Arrays: with borrowed.py and dlpack.py the only room that knows NumPy, CuPy and other libraries.
 
 Everything past this module works on `ArrayView`.
 """
@@ -8,15 +8,18 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from . import streams
+from . import borrowed, dlpack, streams
+from .dlpack import Memory, dtype_name
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+#: What may hold the bit pattern of BF16, if `asarray` is told that it does.
+PATTERNS = ("uint16", "int16", "void16")
 
 
 @dataclass(frozen=True)
@@ -94,16 +97,17 @@ def view(name: str, array: Any, stream: Any = None) -> ArrayView:
     ----------
     name : str
         The argument's name, for messages.
-    array : numpy.ndarray, cupy.ndarray, or a CUDA array with ``__dlpack__``
+    array : array
+        As in `asarray`.
     stream : optional
-        Where the array will be used, as in `streams.current`: a DLPack producer is told.
+        Where the array will be used, as in `streams.current`: its producer is told.
 
     Raises
     ------
     TypeError
-        If it is none of these, or not of dtype bfloat16.
+        If it is no array, or not of dtype bfloat16.
     ValueError
-        If its strides are no whole elements.
+        If its strides are no whole elements, or its library does not give it away.
     """
     array = taken(name, array, stream)
     if isinstance(array, np.ndarray):
@@ -112,15 +116,13 @@ def view(name: str, array: Any, stream: Any = None) -> ArrayView:
         pointer, device, writable = int(array.data.ptr), Device("cuda", array.device.id), True
     else:
         raise TypeError(
-            f"{name} must be a NumPy or CuPy array (or a CUDA array with __dlpack__), "
-            f"got {type(array).__name__}: make one with numpy.asarray or cupy.asarray"
+            f"{name} must be a NumPy or CuPy array, or another library's with __dlpack__ or "
+            f"__cuda_array_interface__, got {type(array).__name__}: make one with numpy.asarray "
+            "or cupy.asarray"
         )
-    dtype = array.dtype.name
+    dtype = dtype_name(array.dtype)
     if dtype != BFLOAT16.name:
-        raise TypeError(
-            f"{name} must have dtype bfloat16, got {dtype}: convert it with "
-            f"{name}.astype(ml_dtypes.bfloat16)"
-        )
+        raise _unsupported(name, dtype)
     if any(stride % array.itemsize for stride in array.strides):
         raise ValueError(
             f"{name} must have strides of whole elements, got {array.strides} bytes: "
@@ -130,18 +132,81 @@ def view(name: str, array: Any, stream: Any = None) -> ArrayView:
     return ArrayView(name, pointer, tuple(array.shape), strides, dtype, device, writable, array)
 
 
-def taken(name: str, array: Any, stream: Any = None) -> Any:
-    """A DLPack producer's array on a CUDA device as CuPy's; anything else as it is."""
-    if isinstance(array, np.ndarray) or is_cupy(array) or not hasattr(array, "__dlpack__"):
-        return array
-    kind, index = (int(number) for number in array.__dlpack_device__())
-    if kind not in (2, 13):  # kDLCUDA, kDLCUDAManaged
-        raise TypeError(
-            f"{name} must be a NumPy array, or live on a CUDA device, got {type(array).__name__} "
-            f"with DLPack device type {kind}: pass numpy.asarray({name}) of dtype bfloat16"
+def _unsupported(name: str, dtype: str) -> TypeError:
+    way_out = f"convert it with {name}.astype(ml_dtypes.bfloat16)"
+    if dtype in PATTERNS:
+        way_out = (
+            f'pass cuswiglu.asarray({name}, dtype="bfloat16") if these are the bits of BF16, else '
+            + way_out
         )
-    with on_stream(Device("cuda", index), stream):
-        return cupy_module().from_dlpack(array)
+    return TypeError(
+        f"{name} must have dtype bfloat16, got {dtype} (supported: bfloat16, and its bits as "
+        f"{', '.join(PATTERNS)} through cuswiglu.asarray): {way_out}"
+    )
+
+
+def is_own(array: Any) -> bool:
+    """Whether it is NumPy's or CuPy's."""
+    return isinstance(array, np.ndarray) or is_cupy(array)
+
+
+def taken(name: str, array: Any, stream: Any = None, *, patterns: bool = False) -> Any:
+    """Another library's array as NumPy's or CuPy's; anything else as it is.
+
+    `patterns` takes 16-bit elements for BF16. An `out` that may not be written is refused.
+    """
+    if is_own(array):
+        return array
+    try:
+        if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+            return _by_dlpack(name, array, stream, patterns)
+        if hasattr(array, "__cuda_array_interface__"):
+            return _by_cuda_interface(name, array, stream, patterns)
+    except BufferError as error:
+        raise ValueError(
+            f"{name} cannot be taken from its library, got {type(array).__name__}: {error}"
+        ) from error
+    return array
+
+
+def _by_dlpack(name: str, array: Any, stream: Any, patterns: bool) -> Any:
+    kind, index = (int(number) for number in array.__dlpack_device__())
+    if kind in dlpack.HOST:
+        memory = _checked(name, array, dlpack.read(array, None), patterns)
+        return borrowed.on_host(memory, BFLOAT16)
+    if kind not in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+        raise TypeError(
+            f"{name} must live on the CPU or on a CUDA device, got {type(array).__name__} with "
+            f"DLPack device type {kind}: copy it there"
+        )
+    with on_stream(Device("cuda", index), stream) as handle:
+        # 0 says nothing in DLPack, and 1 is the null stream.
+        memory = _checked(name, array, dlpack.read(array, handle or 1), patterns)
+        device = borrowed.device_of(cupy_module(), memory)
+        return borrowed.on_cuda(cupy_module(), memory, BFLOAT16, device)
+
+
+def _by_cuda_interface(name: str, array: Any, stream: Any, patterns: bool) -> Any:
+    memory, producer = borrowed.read_cuda_interface(array)
+    memory, cupy = _checked(name, array, memory, patterns), cupy_module()
+    device = borrowed.device_of(cupy, memory)
+    with on_stream(Device("cuda", device), stream):
+        if producer is not None:
+            streams.wait(cupy, device, producer)
+        return borrowed.on_cuda(cupy, memory, BFLOAT16, device)
+
+
+def _checked(name: str, array: Any, memory: Memory, patterns: bool) -> Memory:
+    if memory.dtype != BFLOAT16.name and not (patterns and memory.dtype in PATTERNS):
+        raise _unsupported(name, memory.dtype)
+    # JAX's arrays never change, though its capsules do not say so.
+    if type(array).__module__.partition(".")[0] in ("jax", "jaxlib"):
+        memory = replace(memory, read_only=True)
+    if name == "out" and memory.read_only:
+        raise ValueError(
+            f"out must be writable, got a read-only {type(array).__name__}: pass a copy of it"
+        )
+    return memory
 
 
 def on_stream(device: Device, stream: Any) -> AbstractContextManager[int]:
@@ -261,19 +326,9 @@ def overlap(a: ArrayView, b: ArrayView) -> bool:
     return bool(np.shares_memory(_address_range(a), _address_range(b)))
 
 
-class _AddressRange:
-    """Lends an array's addresses to NumPy, which solves for shared elements."""
-
-    def __init__(self, array: ArrayView) -> None:
-        itemsize = BFLOAT16.itemsize
-        self.__array_interface__ = {
-            "version": 3,
-            "typestr": f"|V{itemsize}",
-            "data": (array.pointer, True),
-            "shape": array.shape,
-            "strides": tuple(stride * itemsize for stride in array.strides),
-        }
-
-
 def _address_range(array: ArrayView) -> np.ndarray[Any, Any]:
-    return np.asarray(_AddressRange(array))
+    """Lends an array's addresses to NumPy, which solves for shared elements."""
+    itemsize = BFLOAT16.itemsize
+    strides = tuple(stride * itemsize for stride in array.strides)
+    addresses = Memory(array.pointer, array.shape, strides, array.dtype, None, True, None)
+    return borrowed.on_host(addresses, BFLOAT16)

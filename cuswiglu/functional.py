@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import arrays, calls, plan, problem, select
+from . import arrays, calls, interop, plan, problem, select
 from .arrays import ArrayView
 from .cache import Cache
 from .calls import ReadyCall
@@ -21,6 +21,7 @@ def swiglu(
     out: Any = None,
     variant: str = "auto",
     stream: Any = None,
+    like: str | None = None,
 ) -> Any:
     """SiLU(x @ w_gate) * (x @ w_up), fused.
 
@@ -28,7 +29,8 @@ def swiglu(
     ----------
     x : (..., K) array
         BF16, contiguous along K; the leading dimensions (tokens, M in all) are walked by one
-        stride. NumPy (``ml_dtypes.bfloat16``) or CuPy.
+        stride. NumPy (``ml_dtypes.bfloat16``), CuPy, or another library's, as in
+        `cuswiglu.asarray`.
     w_gate, w_up : (K, N) array
         BF16, contiguous along K (a checkpoint's ``weight.T``, a view) or along N. Or `w_gate` is
         `PackedWeights`, which hold both, and `w_up` is left out.
@@ -38,12 +40,16 @@ def swiglu(
         "auto", "cublas" (the portable path), a family ("dual", "sync"; "interleave" for packed
         weights), or one instance of `cuswiglu.variants()`.
     stream : cupy.cuda.Stream, int, or object with ``__cuda_stream__``, optional
-        Where work goes; the current CuPy stream of x's device by default.
+        Where work goes; the current CuPy stream of x's device by default. It waits for the work of
+        other libraries on their arrays.
+    like : "input", optional
+        Give a new result as an array of x's library, whose current stream waits for it. By default
+        it is CuPy's, or NumPy's on the CPU.
 
     Returns
     -------
     (..., N) array
-        `out`, or a new one of x's kind. BF16: products and activation are FP32, rounded once.
+        `out`, or a new one. BF16: products and activation are FP32, rounded once.
 
     Raises
     ------
@@ -54,7 +60,7 @@ def swiglu(
     -----
     Nothing synchronises. The same inputs, shapes and variant give the same bits.
     """
-    return _call(variant, stream, out, x, w_gate, w_up)
+    return _call(variant, stream, like, out, x, w_gate, w_up)
 
 
 def mlp(
@@ -66,6 +72,7 @@ def mlp(
     out: Any = None,
     variant: str = "auto",
     stream: Any = None,
+    like: str | None = None,
 ) -> Any:
     """The gated MLP: swiglu(x, w_gate, w_up) @ w_down.
 
@@ -76,7 +83,7 @@ def mlp(
     w_down : (N, K_out) array
         As in `swiglu`: each contiguous along either dimension.
     out : (..., K_out) array, optional
-    variant, stream
+    variant, stream, like
         As in `swiglu`; `variant` chooses the kernel of gate and up.
 
     Returns
@@ -89,17 +96,27 @@ def mlp(
     TypeError, ValueError
         Naming the argument, before anything is launched or written.
     """
-    return _call(variant, stream, out, x, w_gate, w_up, w_down)
+    return _call(variant, stream, like, out, x, w_gate, w_up, w_down)
 
 
 _ready: Cache[calls.Key, ReadyCall] = Cache(CACHED_CALLS)
 
 
-def _call(variant: str, stream: Any, out: Any, x: Any, w_gate: Any, w_up: Any, *w_down: Any) -> Any:
+def _call(
+    variant: str,
+    stream: Any,
+    like: str | None,
+    out: Any,
+    x: Any,
+    w_gate: Any,
+    w_up: Any,
+    *w_down: Any,
+) -> Any:
     """swiglu, or mlp where there is w_down: by the call made ready for such arrays, or anew."""
     given = (x, w_gate, w_up, *w_down, out)
-    key = calls.key(variant, *given)
-    if key is None:
+    key, from_dlpack = calls.key(variant, *given), None
+    if key is None or like is not None:
+        from_dlpack = interop.way_back(like, x)
         names = ("x", "w_gate", "w_up", *(["w_down"] if w_down else []), "out")
         given = tuple(
             arrays.taken(name, array, stream) for name, array in zip(names, given, strict=True)
@@ -116,7 +133,9 @@ def _call(variant: str, stream: Any, out: Any, x: Any, w_gate: Any, w_up: Any, *
         projection = arrays.view("w_down", *down) if down else None
         problem.check_gate_up(gate_up, projection)
         result = first_call(view, gate_up, projection, target, variant, stream, key, _ready)
-    return result if out is None else out
+    if out is not None:
+        return out
+    return result if from_dlpack is None else interop.handed_over(result, from_dlpack, stream)
 
 
 def first_call(

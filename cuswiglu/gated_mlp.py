@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from . import arrays, calls, functional, problem, select
+from . import arrays, calls, functional, interop, problem, select
 from .cache import Cache
 from .calls import ReadyCall
 
@@ -24,8 +24,9 @@ class GatedMLP:
     w_gate, w_up : (K, N) array
         Or `PackedWeights` for `w_gate`, with ``w_up=None``.
     w_down : (N, K_out) array
-        BF16, NumPy or CuPy, all on one device, each contiguous along either dimension. They are
-        held, not copied.
+        BF16, as in `cuswiglu.asarray`, all on one device, each contiguous along either dimension.
+        They are held, not copied. The current CuPy stream waits for other libraries' work on them;
+        calls on other streams do not.
     variant : str
         As in `cuswiglu.swiglu`.
 
@@ -82,26 +83,30 @@ class GatedMLP:
         """As it was given."""
         return self._given[2]
 
-    def __call__(self, x: Any, *, out: Any = None, stream: Any = None) -> Any:
+    def __call__(
+        self, x: Any, *, out: Any = None, stream: Any = None, like: str | None = None
+    ) -> Any:
         """The MLP of x, as `cuswiglu.mlp`.
 
         Parameters
         ----------
         x : (..., K) array
         out : (..., K_out) array, optional
-        stream : optional
+        stream, like
+            As in `cuswiglu.swiglu`.
 
         Returns
         -------
         (..., K_out) array
         """
-        taken, target = x, out
+        taken, target, from_dlpack = x, out, None
         key: calls.Key | None
         if out is None and (kind := calls.kind(x)) is not None:
             key = self.variant, kind
         else:
             key = calls.key(self.variant, x, out)
-        if key is None:
+        if key is None or like is not None:
+            from_dlpack = interop.way_back(like, x)
             taken, target = arrays.taken("x", x, stream), arrays.taken("out", out, stream)
             key = calls.key(self.variant, taken, target)
         ready = None if key is None else self._ready.get(key)
@@ -118,7 +123,9 @@ class GatedMLP:
                 key,
                 self._ready,
             )
-        return result if out is None else out
+        if out is not None:
+            return out
+        return result if from_dlpack is None else interop.handed_over(result, from_dlpack, stream)
 
     def capture(self, x: Any) -> CapturedMLP:
         """Capture the call for arrays like x in a CUDA graph, to be replayed at less cost.

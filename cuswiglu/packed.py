@@ -72,7 +72,7 @@ def pack(w_gate: Any, w_up: Any, *, granularity: int = 8, stream: Any = None) ->
     Parameters
     ----------
     w_gate, w_up : (K, N) array
-        BF16, NumPy or CuPy, each contiguous along either dimension.
+        BF16, as in `cuswiglu.swiglu`, each contiguous along either dimension.
     granularity : 8 or 1
         N must be a multiple of it.
     stream : optional

@@ -31,6 +31,13 @@ def current(cupy: Any, device: int, stream: Any) -> Iterator[int]:
             yield int(entered.ptr)
 
 
+def wait(cupy: Any, device: int, handle: int) -> None:
+    """Make the current stream wait for what is on another of the device now."""
+    current, other = cupy.cuda.get_current_stream(), _cupy_stream(cupy, handle, device)
+    if other.ptr != current.ptr:
+        current.wait_event(other.record())
+
+
 def _cupy_stream(cupy: Any, stream: Any, device: int) -> Any:
     if isinstance(stream, cupy.cuda.Stream):
         return stream

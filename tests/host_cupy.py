@@ -46,7 +46,10 @@ class Stream(Current):
         self.captured = None
 
     def record(self):
-        return SimpleNamespace(stream=self.ptr)
+        return Event(self.host, self.ptr)
+
+    def is_capturing(self):
+        return self.captured is not None
 
     def wait_event(self, event):
         self.host.events.append(("wait", self.ptr, event.stream))
@@ -65,6 +68,17 @@ class Stream(Current):
         launches[self.captured :] = [one for one in launches[self.captured :] if one not in nodes]
         self.captured = None
         return Graph(self.host, nodes)
+
+
+class Event:
+    """What is on a stream now; done unless the stream is one of the host's `busy`."""
+
+    def __init__(self, host, stream):
+        self.host, self.stream = host, stream
+
+    @property
+    def done(self):
+        return self.stream not in self.host.busy
 
 
 def _from_external(cls, stream):
@@ -119,7 +133,9 @@ class _Lease:
 class HostCuPy:
     """New arrays are host memory; `copies` are (destination, source, stream) of copyto.
 
-    `driver` is the FakeDriver whose launches streams capture; `events` are what streams waited for.
+    `driver` is the FakeDriver whose launches streams capture; `events` are what streams waited for;
+    `busy` are the streams whose work does not end. `places` says on which device an address lies
+    that is not on device 0.
     """
 
     CURRENT_STREAM = 0x5EED
@@ -127,6 +143,7 @@ class HostCuPy:
     def __init__(self, driver=None):
         self.driver = driver
         self.copies, self.events = [], []
+        self.busy, self.places = set(), {}
         self.blocks, self.pools = [], weakref.WeakSet()
         self._entered = threading.local()
         external = classmethod(_from_external)
@@ -136,9 +153,14 @@ class HostCuPy:
             get_current_stream=self._stream,
             alloc=self._alloc,
             using_allocator=self._using_allocator,
+            MemoryPointer=cupy.cuda.MemoryPointer,
+            UnownedMemory=cupy.cuda.UnownedMemory,
             MemoryPool=type("MemoryPool", (MemoryPool,), {"host": self}),
             runtime=SimpleNamespace(
                 getDevice=self.device,
+                pointerGetAttributes=lambda address: SimpleNamespace(
+                    device=self.places.get(address, 0)
+                ),
                 deviceSynchronize=lambda: self.events.append(("synchronize", "device")),
             ),
         )
@@ -187,11 +209,11 @@ class HostCuPy:
                 return "free" if free else "held"
         return "gone"
 
-    def ndarray(self, shape, dtype, memory=None):
-        assert dtype in (BF16, np.uint8)
+    def ndarray(self, shape, dtype, memory=None, strides=None):
+        assert dtype in (BF16, np.uint16, np.uint8)
         if memory is None:
             memory = self._alloc(int(np.prod(shape)) * np.dtype(dtype).itemsize)
-        return cupy.ndarray(shape, dtype, memory)
+        return cupy.ndarray(shape, dtype, memory, strides=strides)
 
     def empty(self, shape, dtype):
         return self.ndarray(shape, dtype)

@@ -97,7 +97,7 @@ def test_the_public_names_are_there():
     """
     expected = (
         "CapturedMLP DeviceInfo Explanation GatedMLP KernelsUnavailableError PackedWeights Variant "
-        "__version__ explain mlp pack swiglu variants"
+        "__version__ asarray explain mlp pack swiglu variants"
     )
     assert run(code) == f"{sorted(expected.split())} True"
 

@@ -9,8 +9,9 @@ import warnings
 import numpy as np
 import pytest
 from calls import FUNCTIONS, call, good
+from capsules import Producer
 from compiled import GATED, MAJORS, name_of, pretend_compiled, with_layouts
-from device_arrays import Tensor, device_poisoned, on_device, on_host
+from device_arrays import device_poisoned, on_device, on_host
 from fake_driver import Result, run_in_threads
 from problems import problem, weight
 
@@ -256,24 +257,9 @@ def test_an_explicit_kernel_on_another_gpu_is_refused_before_any_launch(gpu):
 
 
 @pytest.mark.parametrize("major", MAJORS)
-def test_dlpack_arrays_on_a_device_are_taken_through_cupy(gpu, major):
+def test_dlpack_arrays_on_a_device_are_used_where_they_lie(gpu, major):
     arrays = arrays_for(major=major)
-    gpu.cupy.from_dlpack = lambda tensor: tensor.array
-    given = {name: Tensor(array) for name, array in arrays.items()}
+    given = {name: Producer(array) for name, array in arrays.items()}
     assert cuswiglu.swiglu(**given) is given["out"]
     launched = [found.address for found in gpu.driver.launches[0].maps]
     assert launched == [array.data.ptr for array in arrays.values()]
-
-
-def test_a_dlpack_producer_is_told_the_stream_of_the_call(gpu):
-    """CuPy tells it the current stream, so that the producer's work is waited for there."""
-    told = []
-
-    def from_dlpack(tensor):
-        told.append(gpu.cupy.cuda.get_current_stream().ptr)
-        return tensor.array
-
-    gpu.cupy.from_dlpack = from_dlpack
-    arrays = arrays_for()
-    cuswiglu.swiglu(**arrays | {"x": Tensor(arrays["x"])}, stream=77)
-    assert told == [77]
