@@ -172,7 +172,7 @@ class GatedMLP:
         device: str = "cuda",
         variant: str = "auto",
     ) -> GatedMLP:
-        """The MLP of one layer of a Hugging Face Llama, Qwen or Mistral checkpoint.
+        """The MLP of one layer of a Hugging Face Llama, Mistral, Qwen or Phi-3 checkpoint.
 
         Parameters
         ----------
@@ -185,7 +185,13 @@ class GatedMLP:
         Raises
         ------
         FileNotFoundError, TypeError, ValueError
-            Naming what is there when the file, the layer or a tensor is not.
+            Naming what is there when the file, the layer or a tensor is not; and if the model uses
+            an activation that is not computed, or its MLP is more than the three weights.
+
+        Warns
+        -----
+        UserWarning
+            If there is no config.json that says which activation the model uses.
         """
         from .models import load_safetensors
 
