@@ -39,6 +39,11 @@ class Cache(Generic[Key, Value]):
                 self._last = key, found
         return found
 
+    def values(self) -> list[Value]:
+        """All values, the most recently used one last."""
+        with self._lock:
+            return list(self._values.values())
+
     def put(self, key: Key, value: Value) -> None:
         """Keep a value, in the place of the key's old one if there is one."""
         with self._lock:

@@ -97,6 +97,11 @@ class ReadyCall:
     second : plan, optional
         Of the down projection.
 
+    Attributes
+    ----------
+    plans : tuple of plan
+        Of gate and up, and of the down projection if there is one.
+
     The device must be current. Calls may come from several threads.
     """
 
@@ -118,11 +123,14 @@ class ReadyCall:
         # Plans of its own: the weights' addresses, once packed, stay.
         self._first = plan.kernel_plan(first.problem, first.choice)
         self._run = self._gate_up_alone
+        self.plans: tuple[Plan, ...] = (self._first,)
         if isinstance(second, Sm90Plan):
             self._second = plan.kernel_plan(second.problem, second.choice)
+            self.plans = self._first, self._second
             self._run = self._with_kernel
         elif second is not None:
             self._portable = second
+            self.plans = self._first, second
             self._run = self._with_arrays
         self._lock = threading.Lock()
         self._shape = out.shape

@@ -1,14 +1,23 @@
-"""What is here: GPU, driver, packages, kernels, and which backend they allow."""
+"""What is here: GPU, driver, packages, kernels, tuned tables, and which backend they allow.
+
+It goes into bug reports and published records: no path names a person or a place.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import os
 import platform
+import re
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from . import driver, select, variant
+from . import driver, select, tuned, variant
+from .select import DeviceInfo
 
 PACKAGES = (
     "numpy",
@@ -20,8 +29,34 @@ PACKAGES = (
     "safetensors",
     "gguf",
     "jax",
+    "jaxlib",
     "torch",
+    "nvidia-cublas",
+    "nvidia-cublas-cu12",
 )
+#: Environment variables that change what CUDA, CuPy or JAX do.
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_TF32_OVERRIDE",
+    "CUPY_ACCELERATORS",
+    "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM",
+    "CUPY_TF32",
+    "JAX_PLATFORMS",
+    "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+)
+#: Those that hold paths: only whether they are set is told.
+PATH_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "XDG_CACHE_HOME")
+DRIVER_VERSION = Path("/proc/driver/nvidia/version")
+_PACKAGE = Path(__file__).parent
+# Two folders and more before a name; what a URL has behind its colon is none.
+_FOLDERS = re.compile(r"(?<![\w:/.~])(?:/[^\s/:;,'\"()=]+){2,}(?=/)")
 
 
 @dataclass(frozen=True)
@@ -34,18 +69,52 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class TunedTable:
+    """`whose` is "user" or "packaged"; `unused` says why it does not count here, or is empty."""
+
+    whose: str
+    gpu: str
+    measured_with: str
+    choices: int
+    unused: str
+
+
+@dataclass(frozen=True)
 class Environment:
-    """`backend` is "sm90", "cublas" or "numpy"; `reason` says why it is not sm90, or is empty."""
+    """What `look` found.
+
+    Attributes
+    ----------
+    cuswiglu, python, platform : str
+    packages, variables, toolchain : dict
+        Installed packages, environment variables that are set, what the kernels were built with.
+    driver, driver_cuda : str
+        Version of the NVIDIA driver, and of the CUDA it supports.
+    gpus : list of Gpu
+    kernels, kernel_bytes : int
+        Number and size of the cubins.
+    fingerprint, sources : str
+        Short hashes of the cubins, and of all that they were compiled from.
+    tables : list of TunedTable
+        For the first GPU.
+    backend, reason : str
+        "sm90", "cublas" or "numpy"; why it is not sm90, or empty.
+    """
 
     cuswiglu: str
     python: str
     platform: str
     packages: dict[str, str]
+    variables: dict[str, str]
+    driver: str
     driver_cuda: str
     gpus: list[Gpu]
     kernels: int
     kernel_bytes: int
+    fingerprint: str
+    sources: str
     toolchain: dict[str, str]
+    tables: list[TunedTable]
     backend: str
     reason: str
 
@@ -59,12 +128,14 @@ def look() -> Environment:
 
     installed = {name: _version(name) for name in PACKAGES}
     kernels, toolchain, kernel_trouble = 0, {}, ""
-    size = 0
+    size, fingerprint, sources = 0, "", ""
     try:
         manifest = variant.manifest()
         kernels = len(variant.variants())
         toolchain = dict(manifest["toolchain"])
         size = sum(row["bytes"] for row in manifest["instances"])
+        fingerprint = select.fingerprint_of(variant.variants())
+        sources = _short_hash(row.get("source_sha256", "") for row in manifest["instances"])
     except variant.KernelsUnavailableError as error:
         kernel_trouble = str(error)
     version, gpus, gpu_trouble = _gpus()
@@ -74,14 +145,69 @@ def look() -> Environment:
         python=sys.version.split()[0],
         platform=platform.platform(),
         packages={name: version for name, version in installed.items() if version},
+        variables=_variables(),
+        driver=_driver(),
         driver_cuda=version,
         gpus=gpus,
         kernels=kernels,
         kernel_bytes=size,
+        fingerprint=fingerprint,
+        sources=sources,
         toolchain=toolchain,
+        tables=_tables(gpus, version, fingerprint),
         backend=backend,
-        reason=reason,
+        reason=impersonal(reason),
     )
+
+
+def impersonal(text: str) -> str:
+    """Text without the folders in it: of a path, "..." and its last part stay."""
+    known = {str(_PACKAGE): "cuswiglu", os.path.expanduser("~"): "~", sys.prefix: "..."}
+    for folder, short in sorted(known.items(), key=lambda item: -len(item[0])):
+        if len(folder) > 1:
+            text = text.replace(folder + os.sep, short + os.sep)
+    return _FOLDERS.sub("...", text)
+
+
+def _short_hash(hashes: Iterable[str]) -> str:
+    return hashlib.sha256("".join(sorted(hashes)).encode()).hexdigest()[:16]
+
+
+def _variables() -> dict[str, str]:
+    told = {name: impersonal(os.environ[name]) for name in VARIABLES if name in os.environ}
+    return told | {name: "set" for name in PATH_VARIABLES if os.environ.get(name)}
+
+
+def _driver() -> str:
+    """As the kernel module says; empty where there is none."""
+    try:
+        text = DRIVER_VERSION.read_text()
+    except OSError:
+        return ""
+    found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return found[1] if found else ""
+
+
+def _tables(gpus: list[Gpu], driver_cuda: str, fingerprint: str) -> list[TunedTable]:
+    """As `tuned.lookup` sees them: the user's table counts for these kernels and driver alone."""
+    gpu, here = "", ""
+    if gpus:
+        gpu = gpus[0].name
+        if fingerprint:
+            here = select.measured_with(DeviceInfo(gpu, (0, 0), 0, driver_cuda))
+    found = []
+    for whose, table in zip(("user", "packaged"), tuned.tables(), strict=True):
+        unused = ""
+        if table is tuned.EMPTY:
+            unused = "there is none, or it cannot be read"
+        elif not gpus:
+            unused = "there is no GPU here"
+        elif table.gpu != gpu:
+            unused = f"it is for another GPU than {gpu}"
+        elif whose == "user" and table.measured_with != here:
+            unused = f"it is for other kernels or another driver than {here or 'none'}"
+        found.append(TunedTable(whose, table.gpu, table.measured_with, len(table.choices), unused))
+    return found
 
 
 def _version(package: str) -> str:

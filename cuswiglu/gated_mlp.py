@@ -11,6 +11,7 @@ from .calls import ReadyCall
 
 if TYPE_CHECKING:
     from .captured import CapturedMLP
+    from .description import Description
     from .models import MLPWeights
 
 CACHED_CALLS = 64  # of one layer: M, the layout of x, and of out where it is given
@@ -161,14 +162,16 @@ class GatedMLP:
         return CapturedMLP(self, view)
 
     def __repr__(self) -> str:
-        gate = self._gate_up[0]
-        layout = {"k": "K-major", "n": "N-major"}[str(problem.weight_major(gate))]
-        if gate.packing:
-            layout = f"packed by {gate.packing}"
-        return (
-            f"GatedMLP(K={self.k}, N={self.n}, K_out={self.k_out}, {layout}, on {gate.device}, "
-            f"variant={self.variant!r})"
-        )
+        return str(self._describe())
+
+    def _repr_html_(self) -> str:
+        return self._describe().html()
+
+    def _describe(self) -> Description:
+        from .description import Description
+
+        plans = [ready.plans for ready in self._ready.values()]
+        return Description(self.variant, self._gate_up, self._down, plans)
 
     @classmethod
     def from_safetensors(
@@ -179,7 +182,7 @@ class GatedMLP:
         device: str = "cuda",
         variant: str = "auto",
     ) -> GatedMLP:
-        """The MLP of one layer of a Hugging Face Llama, Qwen or Mistral checkpoint.
+        """The MLP of one layer of a Hugging Face Llama, Mistral, Qwen or Phi-3 checkpoint.
 
         Parameters
         ----------
@@ -192,7 +195,13 @@ class GatedMLP:
         Raises
         ------
         FileNotFoundError, TypeError, ValueError
-            Naming what is there when the file, the layer or a tensor is not.
+            Naming what is there when the file, the layer or a tensor is not; and if the model uses
+            an activation that is not computed, or its MLP is more than the three weights.
+
+        Warns
+        -----
+        UserWarning
+            If there is no config.json that says which activation the model uses.
         """
         from .models import load_safetensors
 

@@ -32,16 +32,19 @@ class Operand:
     alignment: int
 
     def tma_obstacle(self) -> str | None:
-        """Why a TMA descriptor cannot express it, or None."""
+        """Why a TMA descriptor cannot express it, and what to do, or None."""
+        elements = TMA_ALIGNMENT // ELEMENT_BYTES
         if self.alignment % TMA_ALIGNMENT:
             return (
                 f"{self.name}'s address is a multiple of {self.alignment} bytes only, "
-                f"TMA needs {TMA_ALIGNMENT}"
+                f"TMA needs {TMA_ALIGNMENT}: pass {self.name} in an array of its own, or as a "
+                f"slice that begins at a multiple of {elements} elements"
             )
         if self.stride * ELEMENT_BYTES % TMA_ALIGNMENT:
             return (
                 f"{self.name}'s row stride is {self.stride * ELEMENT_BYTES} bytes, "
-                f"TMA needs a multiple of {TMA_ALIGNMENT}"
+                f"TMA needs a multiple of {TMA_ALIGNMENT}: pass {self.name} contiguous, or with "
+                f"rows padded to a multiple of {elements} elements"
             )
         return None
 

@@ -38,6 +38,7 @@ def checkpoint(tmp_path):
         tensors[f"{prefix}.down_proj.weight"] = weight(32, 48)
     path = tmp_path / "model.safetensors"
     save_file(tensors, path)
+    (tmp_path / "config.json").write_text('{"hidden_act": "silu"}')
     return path
 
 

@@ -26,3 +26,12 @@ def test_nothing_depends_on_pytorch(pyproject):
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
     groups.append(pyproject["build-system"]["requires"])
     assert not [name for group in groups for name in group if name.startswith("torch")]
+
+
+def test_the_package_says_that_it_is_typed(pyproject):
+    assert (ROOT / "cuswiglu" / "py.typed").is_file()
+    assert "Typing :: Typed" in pyproject["project"]["classifiers"]
+    assert pyproject["tool"]["mypy"] == pyproject["tool"]["mypy"] | {
+        "strict": True,
+        "packages": ["cuswiglu"],
+    }

@@ -141,7 +141,8 @@ def test_tma_expresses_aligned_and_padded_operands(major):
 @pytest.mark.parametrize(("offset", "alignment"), [(1, 2), (2, 4), (4, 8), (12, 8)])
 def test_tma_needs_an_address_of_16_bytes(name, offset, alignment):
     assert UNALIGNED[name](offset).tma_obstacle() == (
-        f"{name}'s address is a multiple of {alignment} bytes only, TMA needs 16"
+        f"{name}'s address is a multiple of {alignment} bytes only, TMA needs 16: "
+        f"pass {name} in an array of its own, or as a slice that begins at a multiple of 8 elements"
     )
 
 
@@ -150,7 +151,8 @@ def test_tma_needs_an_address_of_16_bytes(name, offset, alignment):
 )
 def test_tma_needs_a_row_stride_of_16_bytes(name, row_bytes):
     assert BADLY_PADDED[name]().tma_obstacle() == (
-        f"{name}'s row stride is {row_bytes} bytes, TMA needs a multiple of 16"
+        f"{name}'s row stride is {row_bytes} bytes, TMA needs a multiple of 16: "
+        f"pass {name} contiguous, or with rows padded to a multiple of 8 elements"
     )
 
 

@@ -156,7 +156,7 @@ def test_gated_mlp_gives_the_bits_of_mlp():
 def test_gated_mlp_says_what_it_is():
     _, *weights = draw(1, 16, 24, k_out=8)
     assert repr(cuswiglu.GatedMLP(*weights, variant="numpy")) == (
-        "GatedMLP(K=16, N=24, K_out=8, K-major, on the CPU, variant='numpy')"
+        "GatedMLP(K=16, N=24, K_out=8, K-major, on the CPU, variant='numpy', backend numpy)"
     )
 
 

@@ -15,12 +15,9 @@ from .record import Session
 #: Beside those of `environment`.
 PACKAGES = (
     "triton",
-    "jaxlib",
     "quack-kernels",
     "nvidia-cutlass-dsl",
     "flash-swiglu-mlp",
-    "nvidia-cublas",
-    "nvidia-cublas-cu12",
 )
 
 

@@ -17,16 +17,24 @@ def run(*, as_json: bool) -> int:
         "cuswiglu": here.cuswiglu,
         "Python": f"{here.python} on {here.platform}",
         "packages": ", ".join(f"{name} {version}" for name, version in here.packages.items()),
-        "driver": f"CUDA {here.driver_cuda}" if here.driver_cuda else "none usable",
+        "variables": ", ".join(f"{name}={value}" for name, value in here.variables.items())
+        or "none that matter",
+        "driver": f"{here.driver or 'unknown version'}, CUDA {here.driver_cuda}"
+        if here.driver_cuda
+        else "none usable",
         "GPUs": ", ".join(
             f"{gpu.name} (compute capability {gpu.capability}, {gpu.multiprocessors} SMs)"
             for gpu in here.gpus
         )
         or "none",
-        "kernels": f"{here.kernels} cubins for sm_90a, {here.kernel_bytes / 1024:.0f} KiB"
+        "kernels": f"{here.kernels} cubins for sm_90a, {here.kernel_bytes / 1024:.0f} KiB, "
+        f"{here.fingerprint} from sources {here.sources}"
         if here.kernels
         else "none",
         "built with": ", ".join(f"{name} {version}" for name, version in here.toolchain.items()),
+        "tuned": "; ".join(
+            f"{table.whose}: {table.unused or f'{table.choices} choices'}" for table in here.tables
+        ),
         "backend": here.backend + (f": {here.reason}" if here.reason else ""),
     }
     for name, text in lines.items():

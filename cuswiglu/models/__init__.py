@@ -34,7 +34,8 @@ def layer_count(path: str | os.PathLike[str]) -> int:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is damaged, of another kind, or holds no gated MLP.
+        If the file is damaged, of another kind, holds no gated MLP, or is of a model with an
+        activation that is not computed.
     ImportError
         If the ``models`` extra is not installed.
     """
@@ -62,8 +63,9 @@ def iter_layers(path: str | os.PathLike[str]) -> Iterator[MLPWeights]:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is damaged, of another kind, or holds no gated MLP; while iterating, if the
-        tensors of a layer cannot be used.
+        If the file is damaged, of another kind, holds no gated MLP, or is of a model with an
+        activation that is not computed; while iterating, if a layer's MLP or its tensors cannot be
+        used.
     ImportError
         If the ``models`` extra is not installed.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from . import _activations, _architectures
 from ._weights import Checkpoint, MLPWeights, check_file, check_layer, import_optional
 
 _KIND = "a .gguf file"
@@ -20,8 +20,10 @@ def load_gguf(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights:
     """Load the gated MLP of one layer of a GGUF file.
 
     Dequantises the tensors ``blk.{layer}.ffn_{gate,up,down}.weight`` to float32 and rounds them
-    to the nearest BF16, ties to even. Each call parses the whole header, which takes seconds for
-    a file with a large vocabulary: use `iter_layers` for several layers.
+    to the nearest BF16, ties to even; Phi-3's ``ffn_up`` holds gate and up. The activation follows
+    from the file's architecture, by a table in ``cuswiglu/models/_architectures.py``. Each call
+    parses the whole header, which takes seconds for a file with a large vocabulary: use
+    `iter_layers` for several layers.
 
     Parameters
     ----------
@@ -43,10 +45,16 @@ def load_gguf(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights:
         If `layer` is not an int.
     ValueError
         If `layer` is negative or not in the file, the file is damaged, of another kind or
-        big-endian, a tensor has a type that cannot be dequantised, or the shapes do not fit
-        together.
+        big-endian, a tensor has a type that cannot be dequantised, the shapes do not fit
+        together, the model uses an activation that is not computed, or its MLP has biases,
+        experts or anything else besides the three weights.
     ImportError
         If the ``models`` extra is not installed.
+
+    Warns
+    -----
+    UserWarning
+        If the file does not say its architecture, and SiLU is taken for granted.
     """
     layer = check_layer(layer)
     return GGUFCheckpoint(path).load(layer)
@@ -65,14 +73,13 @@ class GGUFCheckpoint(Checkpoint):
     FileNotFoundError
         If the file does not exist.
     ValueError
-        If the file is damaged, of another kind, big-endian, or holds no gated MLP.
+        If the file is damaged, of another kind, big-endian, holds no gated MLP, or is of a model
+        with an activation that is not computed.
     ImportError
         If the ``models`` extra is not installed.
     """
 
-    gate_pattern = re.compile(r"^blk\.([0-9]+)\.ffn_gate\.weight$")
-    suffixes = ("ffn_gate.weight", "ffn_up.weight", "ffn_down.weight")
-    example = "blk.0.ffn_gate.weight"
+    table = _architectures.GGUF
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._gguf = import_optional("gguf")
@@ -81,6 +88,12 @@ class GGUFCheckpoint(Checkpoint):
         try:
             reader = self._gguf.GGUFReader(file)
         except (ValueError, LookupError, OverflowError) as error:
+            if self._gguf.GGMLQuantizationType.__name__ in str(error):  # "N is not a valid ..."
+                raise ValueError(
+                    f"path: {file} holds a tensor of a GGUF type that the package gguf does not "
+                    f"know, and so cannot dequantise: {error}; pass a file of other types, such as "
+                    "F16, BF16, Q8_0 or Q4_K, or upgrade gguf"
+                ) from error
             raise ValueError(
                 f"path: {file} is not a GGUF file, or it is damaged ({error}); pass {_KIND}, or "
                 "get the file again"
@@ -92,6 +105,9 @@ class GGUFCheckpoint(Checkpoint):
             )
         self._tensors = {tensor.name: tensor for tensor in reader.tensors}
         super().__init__(file, self._tensors)
+        architecture = _text(reader, "general.architecture")
+        stated = _text(reader, f"{architecture}.hidden_activation")
+        self.activation = _activations.of_gguf(file, architecture, stated, self._tensors)
 
     def _read(self, name: str) -> npt.NDArray[Any]:
         tensor = self._tensors[name]
@@ -104,3 +120,10 @@ class GGUFCheckpoint(Checkpoint):
                 "BF16, Q8_0 or Q4_K, or upgrade gguf"
             ) from error
         return np.asarray(values).astype(ml_dtypes.bfloat16)
+
+
+def _text(reader: Any, key: str) -> str | None:
+    """A value of a file's metadata, if there is one and it is text."""
+    field = reader.get_field(key)
+    value = None if field is None else field.contents()
+    return value if isinstance(value, str) else None

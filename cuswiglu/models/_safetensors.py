@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,15 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from ._weights import Checkpoint, MLPWeights, check_file, check_layer, import_optional
+from . import _activations, _architectures
+from ._weights import (
+    Checkpoint,
+    MLPWeights,
+    check_file,
+    check_layer,
+    files_of,
+    import_optional,
+)
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -20,11 +27,12 @@ _KIND = "a .safetensors file, a model.safetensors.index.json, or a directory hol
 
 
 def load_safetensors(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights:
-    """Load the gated MLP of one layer of a Llama, Qwen or Mistral style checkpoint.
+    """Load the gated MLP of one layer of a Llama, Mistral, Qwen or Phi-3 style checkpoint.
 
     Reads only the tensors ``layers.{layer}.mlp.{gate,up,down}_proj.weight``, whatever comes
-    before ``layers``. BF16 is kept as it is; F16 and F32 are rounded to the nearest BF16, ties to
-    even.
+    before ``layers``, or ``gate_up_proj`` for two of them; other names are in a table in
+    ``cuswiglu/models/_architectures.py``. BF16 is kept as it is; F16 and F32 are rounded to the
+    nearest BF16, ties to even. The activation is read from the ``config.json`` beside the file.
 
     Parameters
     ----------
@@ -47,10 +55,16 @@ def load_safetensors(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights
         If `layer` is not an int.
     ValueError
         If `layer` is negative or not in the checkpoint, the file is damaged or of another kind,
-        the index names a file outside its directory, a tensor has another dtype, or the shapes
-        do not fit together.
+        the index names a file outside its directory, a tensor has another dtype, the shapes do
+        not fit together, the model uses an activation that is not computed, or its MLP has
+        biases, experts or anything else besides the three weights.
     ImportError
         If the ``models`` extra is not installed.
+
+    Warns
+    -----
+    UserWarning
+        If there is no ``config.json``, and SiLU is taken for granted.
     """
     layer = check_layer(layer)
     return SafetensorsCheckpoint(path).load(layer)
@@ -69,14 +83,13 @@ class SafetensorsCheckpoint(Checkpoint):
     FileNotFoundError
         If the file does not exist.
     ValueError
-        If the file is damaged, of another kind, or holds no gated MLP.
+        If the file is damaged, of another kind, holds no gated MLP, or is of a model with an
+        activation that is not computed.
     ImportError
         If the ``models`` extra is not installed.
     """
 
-    gate_pattern = re.compile(r"(?:^|\.)layers\.([0-9]+)\.mlp\.gate_proj\.weight$")
-    suffixes = ("gate_proj.weight", "up_proj.weight", "down_proj.weight")
-    example = "model.layers.0.mlp.gate_proj.weight"
+    table = _architectures.SAFETENSORS
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._safetensors = import_optional("safetensors")
@@ -87,6 +100,7 @@ class SafetensorsCheckpoint(Checkpoint):
             with self._open(file) as tensors:
                 self._files = dict.fromkeys(tensors.keys(), file)
         super().__init__(file, self._files)
+        self.activation = _activations.of_safetensors(file, self._files)
 
     def _open(self, file: Path) -> Any:
         check_file(file, _KIND)
@@ -128,6 +142,7 @@ def _find_file(path: Path) -> Path:
             return path / name
     raise FileNotFoundError(
         f"path: the directory {path} holds neither {_SINGLE} nor {_INDEX}; it should be {_KIND}"
+        f"{files_of(path, '.safetensors')}"
     )
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,19 +12,27 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ._architectures import EXPERTS, LANGUAGE_PREFIXES, OBSTACLES, Names
+
+_LISTED = 5  # names of tensors in a message
+_FILES = 8  # names of files
+
 
 @dataclass(frozen=True, eq=False)
 class MLPWeights:
-    """Weights of one gated MLP, ``down(silu(x @ gate) * (x @ up))``.
+    """Weights of one gated MLP, ``down(activation(x @ gate) * (x @ up))``.
 
     Attributes
     ----------
     gate, up : ndarray of bfloat16, shape (K, N)
-        Transposed views of the row-major (N, K) arrays of the checkpoint.
+        Transposed views of the row-major (N, K) arrays of the checkpoint, or of the two halves of
+        its one (2N, K) array.
     down : ndarray of bfloat16, shape (N, K_out)
         Transposed view of the row-major (K_out, N) array of the checkpoint.
     source : str
         Where the weights come from, for instance ``"model.safetensors layer 3"``.
+    activation : str
+        What the model applies to gate.
 
     Raises
     ------
@@ -37,6 +44,7 @@ class MLPWeights:
     up: npt.NDArray[Any]
     down: npt.NDArray[Any]
     source: str
+    activation: str = "silu"
 
     def __post_init__(self) -> None:
         gate, up, down = self.gate.shape, self.up.shape, self.down.shape
@@ -58,34 +66,38 @@ class Checkpoint(ABC):
     names : iterable of str
         Names of all tensors in the checkpoint.
 
+    Attributes
+    ----------
+    activation : str
+        Of all its MLPs.
+
     Raises
     ------
     ValueError
         If no tensor is the gate of a gated MLP.
     """
 
-    gate_pattern: ClassVar[re.Pattern[str]]
-    suffixes: ClassVar[tuple[str, str, str]]
-    example: ClassVar[str]
+    #: How files of this kind name the tensors.
+    table: ClassVar[Sequence[Names]]
+    activation: str
 
     def __init__(self, path: Path, names: Iterable[str]) -> None:
         self.path = path
         self._names = frozenset(names)
-        self._gates: dict[int, list[str]] = {}
-        for name in sorted(self._names):
-            if match := self.gate_pattern.search(name):
-                self._gates.setdefault(int(match[1]), []).append(name)
-        if not self._gates:
-            some = ", ".join(sorted(self._names)[:5]) or "none at all"
-            raise ValueError(
-                f"path: {path} has no layer with a gated MLP: none of its tensors is named like "
-                f"{self.example!r}; the first ones are: {some}"
-            )
+        # Number of the layer -> prefix -> row of the table.
+        self._found: dict[int, dict[str, Names]] = {}
+        for row in self.table:
+            pattern = row.gate_pattern
+            for name in self._names:
+                if match := pattern.search(name):
+                    self._found.setdefault(int(match[2]), {}).setdefault(match[1], row)
+        if not self._found:
+            raise ValueError(f"path: {path} has no layer with a gated MLP: {self._instead()}")
 
     @property
     def layers(self) -> list[int]:
         """Numbers of the layers that have a gated MLP, ascending."""
-        return sorted(self._gates)
+        return sorted(self._found)
 
     def load(self, layer: int) -> MLPWeights:
         """Load the gated MLP of one layer.
@@ -103,31 +115,96 @@ class Checkpoint(ABC):
         Raises
         ------
         ValueError
-            If the layer is not there, is incomplete, or has tensors that cannot be used.
+            If the layer is not there, is incomplete, is more than a gated MLP, or has tensors that
+            cannot be used.
         """
-        prefix = self._gate_name(layer).removesuffix(self.suffixes[0])
-        names = [prefix + suffix for suffix in self.suffixes]
+        prefix, row = self._choose(layer)
+        names = row.weights(prefix, layer)
         if missing := [name for name in names if name not in self._names]:
             raise ValueError(
                 f"layer: layer {layer} of {self.path} lacks {', '.join(missing)}; a gated MLP "
                 f"needs {', '.join(names)}: get a complete checkpoint"
             )
-        gate, up, down = (self._read(name).T for name in names)
-        return MLPWeights(gate, up, down, f"{self.path.name} layer {layer}")
+        self._check_alone(prefix, row, layer)
+        *gate_up, down = (self._read(name) for name in names)
+        if row.fused:
+            gate_up = self._halves(names[0], gate_up[0], down)
+        gate, up = gate_up
+        source = f"{self.path.name} layer {layer}"
+        return MLPWeights(gate.T, up.T, down.T, source, self.activation)
 
-    def _gate_name(self, layer: int) -> str:
-        candidates = self._gates.get(layer, [])
-        if not candidates:
+    def _choose(self, layer: int) -> tuple[str, Names]:
+        """Prefix and row of the layer's MLP: the language model's where there are several."""
+        candidates = self._found.get(layer)
+        if candidates is None:
+            experts = self._experts(layer)
+            what = f": it is a mixture of experts, with {experts}" if experts else ""
             raise ValueError(
-                f"layer: {self.path} has no layer {layer} with a gated MLP; it has "
+                f"layer: {self.path} has no layer {layer} with a gated MLP{what}; it has "
                 f"{_describe(self.layers)}: pass one of those"
             )
-        if len(candidates) > 1:
+        spoken = [prefix for prefix in candidates if prefix in LANGUAGE_PREFIXES]
+        chosen = spoken if len(spoken) == 1 else sorted(candidates)
+        if len(chosen) > 1:
+            gates = (candidates[prefix].weights(prefix, layer)[0] for prefix in chosen)
             raise ValueError(
                 f"layer: layer {layer} of {self.path} is ambiguous, several tensors could be its "
-                f"gate: {', '.join(candidates)}; pass a file that holds only one of these models"
+                f"gate: {', '.join(gates)}; pass a file that holds only one of these models"
             )
-        return candidates[0]
+        return chosen[0], candidates[chosen[0]]
+
+    def _check_alone(self, prefix: str, row: Names, layer: int) -> None:
+        """What else the layer's MLP has would be left out of the computation."""
+        module = prefix + row.module.format(layer=layer)
+        expected = {*row.weights(prefix, layer), *(module + part for part in row.beside)}
+        others = [n for n in self._names if n.startswith(module) and n not in expected]
+        others += self._experts(layer)
+        if not others:
+            return
+        first = min(others)
+        words = (words for pattern, words in OBSTACLES if pattern.search(first))
+        raise ValueError(
+            f"layer: layer {layer} of {self.path} "
+            f"{next(words, 'has more in its MLP than gate, up and down')}: it holds {first}; "
+            f"a gated MLP has {', '.join(row.weights(prefix, layer))} and nothing else"
+        )
+
+    def _experts(self, layer: int) -> list[str]:
+        """The first of the layer's tensors that belong to a mixture of experts, if any do."""
+        found = (
+            name
+            for name in self._names
+            if (match := EXPERTS.search(name)) and int(match[1]) == layer
+        )
+        return sorted(found)[:1]
+
+    def _halves(
+        self, name: str, both: npt.NDArray[Any], down: npt.NDArray[Any]
+    ) -> list[npt.NDArray[Any]]:
+        """Gate and up, as views of the array that holds both."""
+        rows = 2 * down.shape[-1]
+        if both.ndim != 2 or len(both) != rows:
+            raise ValueError(
+                f"path: {name} in {self.path} has shape {both.shape}; to hold gate and up, it "
+                f"needs {rows} rows, twice as many as down has columns: the MLP has no gate, or "
+                "the checkpoint is incomplete"
+            )
+        return [both[: rows // 2], both[rows // 2 :]]
+
+    def _instead(self) -> str:
+        """What there is in a checkpoint without a gated MLP."""
+        experts = [name for name in self._names if EXPERTS.search(name)]
+        if experts:
+            return (
+                f"it is a mixture of experts, which is not computed here; it holds {_some(experts)}"
+            )
+        examples = " or ".join(repr(row.example) for row in self.table)
+        likely = [n for n in self._names if any(w in n for w in ("mlp", "ffn", "feed_forward"))]
+        return (
+            f"none of its tensors is named like {examples}; it holds "
+            f"{_some(likely or self._names)}: pass the file of a language model, or add its names "
+            "to the table in cuswiglu/models/_architectures.py"
+        )
 
     @abstractmethod
     def _read(self, name: str) -> npt.NDArray[Any]:
@@ -182,9 +259,35 @@ def check_file(path: Path, kind: str) -> None:
         If it is not a file.
     """
     if not path.exists():
-        raise FileNotFoundError(f"path: {path} does not exist; it should be {kind}")
+        there = files_of(path.parent, path.suffix)
+        raise FileNotFoundError(f"path: {path} does not exist; it should be {kind}{there}")
     if not path.is_file():
         raise ValueError(f"path: {path} is not a file; it should be {kind}")
+
+
+def files_of(folder: Path, suffix: str) -> str:
+    """Name the files with a suffix in a folder, for the end of a message.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Need not exist.
+    suffix : str
+        With its dot.
+
+    Returns
+    -------
+    str
+        Begins with a colon.
+    """
+    if not folder.is_dir():
+        return f": there is no directory {folder} either"
+    names = sorted(
+        p.name for p in folder.iterdir() if suffix and p.suffix.lower() == suffix.lower()
+    )
+    if not names:
+        return f": its directory holds no {suffix or 'such'} file"
+    return f": its directory holds {_some(names, _FILES)}"
 
 
 def import_optional(name: str) -> Any:
@@ -218,3 +321,9 @@ def _describe(layers: list[int]) -> str:
     if len(layers) > 2 and layers[-1] - layers[0] == len(layers) - 1:
         return f"{count}: {layers[0]} to {layers[-1]}"
     return f"{count}: {', '.join(map(str, layers))}"
+
+
+def _some(names: Collection[str], limit: int = _LISTED) -> str:
+    shown = ", ".join(sorted(names)[:limit]) or "none at all"
+    more = len(names) - limit
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cuswiglu.models import MLPWeights
 
 Tensors = dict[str, npt.NDArray[Any]]
 K, N, K_OUT = 4, 6, 5
+LLAMA = {"model_type": "llama", "hidden_act": "silu"}
 
 
 def mlp(layer: int, prefix: str = "model.", dtype: npt.DTypeLike = ml_dtypes.bfloat16) -> Tensors:
@@ -26,9 +28,19 @@ def mlp(layer: int, prefix: str = "model.", dtype: npt.DTypeLike = ml_dtypes.bfl
     }
 
 
-def save(path: Path, *tensors: Tensors) -> Path:
+def save(path: Path, *tensors: Tensors, config: Mapping[str, Any] | None = LLAMA) -> Path:
+    """Write a checkpoint, and its config.json beside it unless `config` is None."""
     save_file({name: value for part in tensors for name, value in part.items()}, path)
+    if config is not None:
+        (path.parent / "config.json").write_text(json.dumps(config))
     return path
+
+
+def fused(layer: int, prefix: str = "model.") -> Tensors:
+    """The same weights as `mlp`, with gate and up in one tensor."""
+    tensors, stem = mlp(layer, prefix), f"{prefix}layers.{layer}.mlp."
+    gate_up = [tensors.pop(f"{stem}{name}_proj.weight") for name in ("gate", "up")]
+    return {f"{stem}gate_up_proj.weight": np.concatenate(gate_up), **tensors}
 
 
 def save_sharded(folder: Path) -> Path:

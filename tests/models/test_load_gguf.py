@@ -12,37 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from gguf import GGMLQuantizationType as Type
+from gguf_files import K_OUT, K, N, mlp, save
 
 from cuswiglu.models import iter_layers, layer_count, load_gguf
 
 Array = npt.NDArray[Any]
-K, N, K_OUT = 32, 64, 96
-SHAPES = {"gate": (N, K), "up": (N, K), "down": (K_OUT, N)}
-
-
-def mlp(layer: int) -> dict[str, Array]:
-    rng = np.random.default_rng(layer)
-    return {
-        f"blk.{layer}.ffn_{name}.weight": rng.standard_normal(shape).astype(np.float32)
-        for name, shape in SHAPES.items()
-    }
-
-
-def save(
-    path: Path,
-    tensors: dict[str, Array],
-    types: dict[str, Type] | None = None,
-    order: gguf.GGUFEndian = gguf.GGUFEndian.LITTLE,
-) -> Path:
-    """Write a GGUF file; `types` says which arrays are the raw bytes of another type."""
-    writer = gguf.GGUFWriter(path, "llama", endianess=order)
-    for name, value in tensors.items():
-        writer.add_tensor(name, value, raw_dtype=(types or {}).get(name))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
 
 
 def round_to_bf16(values: Array) -> Array:
@@ -191,7 +165,9 @@ def test_layer_out_of_range_says_which_there_are(tmp_path: Path) -> None:
 def test_file_without_an_mlp_lists_its_tensors(tmp_path: Path) -> None:
     tensors: dict[str, Array] = {"blk.0.ffn_gate_exps.weight": np.zeros((2, 4, 32), np.float32)}
     path = save(tmp_path / "some.gguf", tensors)
-    with pytest.raises(ValueError, match=r"no layer with a gated MLP.*: blk\.0\.ffn_gate_exps"):
+    with pytest.raises(
+        ValueError, match=r"no layer with a gated MLP.* holds blk\.0\.ffn_gate_exps"
+    ):
         load_gguf(path)
 
 
@@ -208,6 +184,19 @@ def test_type_that_cannot_be_dequantised_is_named(tmp_path: Path) -> None:
     tensors["blk.0.ffn_up.weight"] = np.zeros((N, K), np.int8)
     path = save(tmp_path / "some.gguf", tensors)
     with pytest.raises(ValueError, match=r"blk\.0\.ffn_up\.weight in .* GGUF type I8"):
+        load_gguf(path)
+
+
+def test_type_that_the_package_does_not_know_is_named(tmp_path: Path) -> None:
+    path = save(tmp_path / "some.gguf", mlp(0))
+    content = bytearray(path.read_bytes())
+    name = b"blk.0.ffn_up.weight"
+    # Behind the name: the number of dimensions, 4 bytes, two dimensions of 8, and the type.
+    kind = content.index(name) + len(name) + 4 + 2 * 8
+    assert content[kind : kind + 4] == Type.F32.to_bytes(4, "little")
+    content[kind : kind + 4] = (999).to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"GGUF type .* does not know.*999.* or upgrade gguf"):
         load_gguf(path)
 
 

@@ -1,0 +1,150 @@
+"""What models call the weights of their gated MLPs, and which activation they use.
+
+To read another model, add its tensors' names to `SAFETENSORS` or `GGUF`, and its architecture to
+`ACTIVATION_OF` if its checkpoints do not say themselves which activation they use. An activation
+that the kernels have learned goes into `SUPPORTED`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: Activations that are computed.
+SUPPORTED = ("silu",)
+
+#: Names in configurations -> the names used here; others stand for themselves.
+ALIASES = {"swish": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
+
+#: Keys of a configuration that name the activation, the first that is there before the others.
+ACTIVATION_KEYS = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function")
+
+#: Where the configuration of a model with images or sound has that of its language model.
+LANGUAGE_SECTIONS = ("text_config", "llm_config", "language_config")
+
+_SILU = """llama llama-embed mistral mistral3 ministral qwen2 qwen2vl qwen2_vl qwen3 qwen3vl phi3
+    smollm3 olmo2 granite glm4 chatglm internlm2 exaone stablelm command-r cohere cohere2 seed_oss
+    ernie4_5 deepseek2"""
+_GELU_TANH = "gemma gemma2 gemma3 gemma3_text gemma4 gemma4_text"
+_SPARSE = "gelu_tanh of the largest only"
+
+#: Architecture (GGUF's general.architecture, a configuration's model_type) -> activation.
+ACTIVATION_OF = {
+    **dict.fromkeys(_SILU.split(), "silu"),
+    **dict.fromkeys(_GELU_TANH.split(), "gelu_tanh"),
+    "gemma3n": _SPARSE,
+}
+
+#: Configurations that do not mean what they say: (model_type, activation) -> what is meant.
+MEANT = {
+    ("gemma", "gelu"): "gelu_tanh",
+    ("gemma3n_text", "gelu_pytorch_tanh"): _SPARSE,
+}
+
+#: End of a tensor's name that only such models have -> the architecture, for files without one.
+TELLTALE = {"pre_feedforward_layernorm.weight": "gemma2"}
+
+#: Before "layers" in the language model's names; decides where several models are in one file.
+LANGUAGE_PREFIXES = (
+    "",
+    "model.",
+    "language_model.",
+    "language_model.model.",
+    "model.language_model.",
+    "thinker.model.",
+)
+
+
+@dataclass(frozen=True)
+class Names:
+    """The tensors of one layer's gated MLP: `module`, then `gate`, `up` or `down`, then ".weight".
+
+    Attributes
+    ----------
+    models : str
+        Who uses these names.
+    module : str
+        With ``{layer}`` for the layer's number. Any prefix may come before it.
+    gate, up, down : str
+        `gate` and `up` are the same where one tensor holds both: gate's rows, then up's.
+    beside : tuple of str
+        What else begins like `module`, and is no part of the MLP.
+    """
+
+    models: str
+    module: str
+    gate: str
+    up: str
+    down: str
+    beside: tuple[str, ...] = ()
+
+    @property
+    def fused(self) -> bool:
+        """Whether one tensor holds gate and up."""
+        return self.gate == self.up
+
+    @property
+    def gate_pattern(self) -> re.Pattern[str]:
+        """Matches the whole name of a gate: the prefix, and the number of the layer."""
+        before, after = self.module.split("{layer}")
+        return re.compile(
+            rf"^((?:.*\.)?){re.escape(before)}([0-9]+){re.escape(after + self.gate)}\.weight$"
+        )
+
+    def weights(self, prefix: str, layer: int) -> list[str]:
+        """Names of gate, up and down, or of both in one and down."""
+        module = prefix + self.module.format(layer=layer)
+        return [f"{module}{part}.weight" for part in dict.fromkeys((self.gate, self.up, self.down))]
+
+    @property
+    def example(self) -> str:
+        """A gate's name, for messages."""
+        return f"{self.module.format(layer=0)}{self.gate}.weight"
+
+
+#: Rows are tried in this order.
+SAFETENSORS = (
+    Names(
+        "Llama, Mistral, Qwen 2 and 3, Gemma, SmolLM",
+        "layers.{layer}.mlp.",
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    ),
+    Names(
+        "Phi-3, Phi-4, GLM-4",
+        "layers.{layer}.mlp.",
+        "gate_up_proj",
+        "gate_up_proj",
+        "down_proj",
+    ),
+    Names(
+        "Llama and Mistral as their makers publish them",
+        "layers.{layer}.feed_forward.",
+        "w1",
+        "w3",
+        "w2",
+    ),
+)
+_BESIDE = ("norm.weight", "norm.bias", "post_norm.weight", "post_norm.bias")
+GGUF = (
+    Names("Llama, Mistral, Qwen 2 and 3, Gemma", "blk.{layer}.ffn_", "gate", "up", "down", _BESIDE),
+    Names("Phi-3, Phi-4, GLM-4", "blk.{layer}.ffn_", "up", "up", "down", _BESIDE),
+)
+
+#: Tensors of mixtures of experts: their router, the experts, and what all tokens share.
+EXPERTS = re.compile(
+    r"(?:layers|blk)\.([0-9]+)\.(?:.*\bexperts\b|.*shared_expert|block_sparse_moe\.|mlp\.gate\.|"
+    r"ffn_\w*_(?:exps|shexp|chexps)\b|ffn_gate_inp)"
+)
+
+#: What else an MLP may have that is not computed: pattern of a tensor's name -> in words.
+OBSTACLES = (
+    (EXPERTS, "is a mixture of experts, and cuswiglu computes one MLP for all tokens"),
+    (re.compile(r"\.bias$"), "has biases in its MLP, which the kernels do not add"),
+    (re.compile(r"\.lora_"), "has an adapter that is not merged into its weights"),
+    (
+        re.compile(r"(?:qweight|qzeros|scale\w*|weight_packed|absmax|quant_\w+|SCB)$"),
+        "is quantised in a way that cannot be undone here: get it in BF16, F16 or F32",
+    ),
+)
