@@ -149,12 +149,20 @@ def same_axes(*given: Array) -> list[Array]:
 
     Their gradients are then summed over the axes that an array does not vary over by itself.
     """
-    axes = [getattr(jax.typeof(array), "vma", frozenset()) for array in given]
+    axes = [_axes(array) for array in given]
     every = frozenset().union(*axes)
     return [
         _varying(array, tuple(sorted(every - own))) if every - own else array
         for array, own in zip(given, axes, strict=True)
     ]
+
+
+def _axes(array: Array) -> frozenset[str]:
+    """The mesh axes that an array varies over."""
+    kind = jax.typeof(array)
+    if hasattr(kind, "manual_axis_type"):  # since JAX 0.11
+        return frozenset(kind.manual_axis_type.varying)
+    return frozenset(getattr(kind, "vma", ()))
 
 
 def _varying(array: Array, axes: tuple[str, ...]) -> Array:

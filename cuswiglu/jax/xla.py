@@ -298,10 +298,10 @@ def handler(execute: Callable[[Call], None]) -> Any:
 
 def _describe(frame: CallFrame, metadata: Metadata) -> None:
     """XLA asks for the version a handler was made for, and for its traits."""
+    # Another major version is refused by XLA, in words of its own. Any minor one will do, as far as
+    # can be known here: what a call needs of it is looked for then. 0.1 does not give its API.
     metadata.version.major = KNOWN_MAJOR
-    # Any minor version will do: what a call needs of it is looked for then. XLA refuses another
-    # major one with words of its own.
-    metadata.version.minor = Api.from_address(frame.api).version.minor
+    metadata.version.minor = Api.from_address(frame.api).version.minor if frame.api else 1
     metadata.traits = COMMAND_BUFFER_COMPATIBLE
 
 
