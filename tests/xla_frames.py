@@ -13,6 +13,7 @@ from cuswiglu.jax import xla
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 CONTEXT, ERROR = 0xC0FFEE, 0xBAD
+_fakes = []  # as XLA's own API, each stays where it is
 
 
 @dataclass
@@ -39,6 +40,7 @@ class FakeXla:
         self.api.version = xla.Version(ctypes.sizeof(xla.Version), None, *self.version)
         for name, function in self._kept.items():
             setattr(self.api, name, ctypes.cast(function, ctypes.c_void_p).value)
+        _fakes.append(self)
 
     def _error_create(self, address):
         made = xla.ErrorCreate.from_address(address)
