@@ -342,5 +342,3 @@ def test_a_kernel_by_name_refuses_what_it_cannot_compute(k, n, words):
     x, gate = jnp.zeros((8, k), "bfloat16"), jnp.zeros((k, n), "bfloat16")
     with pytest.raises(ValueError, match=f"{words} a multiple of 8"):
         jax.jit(lambda *g: cuswiglu.jax.swiglu(*g, variant=GATED[0].name))(x, gate, gate)
-
-

@@ -33,7 +33,9 @@ def arrays_of(description):
 
 
 def call(fake, description, arrays=None):
-    return fake.call(launch.HANDLER, description.text().encode(), *(arrays or arrays_of(description)))
+    return fake.call(
+        launch.HANDLER, description.text().encode(), *(arrays or arrays_of(description))
+    )
 
 
 def test_swiglu_is_one_launch_on_xlas_stream_and_arrays(gpu):

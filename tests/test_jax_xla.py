@@ -247,7 +247,7 @@ def test_xlas_own_refusal_is_raised(register):
         return call.stream
 
     call = jax.ffi.ffi_call(register(ask), jax.ShapeDtypeStruct((4,), "bfloat16"))
-    with pytest.raises(Exception, match="cuswiglu: XlaError: .*(stream|GPU)"):
+    with pytest.raises(Exception, match=r"cuswiglu: XlaError: .*(stream|GPU)"):
         jax.block_until_ready(jax.jit(lambda: call(call=""))())
 
 

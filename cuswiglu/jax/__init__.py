@@ -1,7 +1,7 @@
 """swiglu and mlp for JAX arrays: under `jax.jit`, on XLA's stream, inside its CUDA graphs.
 
     import cuswiglu.jax
-    y = cuswiglu.jax.mlp(x, gate.T, up.T, down.T)     # checkpoint matrices: (N, K), (N, K), (K_out, N)
+    y = cuswiglu.jax.mlp(x, gate.T, up.T, down.T)  # of (N, K), (N, K) and (K_out, N) matrices
 
 The kernels are reached through XLA's FFI, by a handler in Python: no PyTorch, no CuPy and no
 compiler are needed. On a CPU, a TPU or another GPU the same functions are plain JAX, with the same

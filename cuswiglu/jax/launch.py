@@ -73,9 +73,8 @@ def down_problem(m: int, n: int, k_out: int, layout: str, device: Device) -> Pro
 
 def weight(name: str, shape: tuple[int, int], layout: str, device: Device) -> ArrayView:
     """How a weight of this shape will lie."""
-    rows, columns = shape
     view = arrays.to_be(name, shape, device)
-    return view if layout == "n" else view.like(None, shape, (1, rows))
+    return view if layout == "n" else view.like(None, shape, (1, shape[0]))
 
 
 class Launch:

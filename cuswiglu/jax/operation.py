@@ -34,32 +34,24 @@ def operation(layout: str, variant: str) -> Callable[..., Array]:
         As in `cuswiglu.swiglu`.
     """
 
-    @jax.custom_batching.custom_vmap
-    def forward(x: Array, *weights: Array) -> Array:
-        return _forward(layout, variant, x, *weights)
+    forward: Any = jax.custom_batching.custom_vmap(functools.partial(_forward, layout, variant))
 
-    @forward.def_vmap
     def batched(size: int, in_batched: Any, x: Array, *weights: Array) -> tuple[Array, bool]:
-        x_batched, *weights_batched = in_batched
-        if any(weights_batched):
+        if any(in_batched[1:]):
             axes = [0 if batched else None for batched in in_batched]
             return jax.vmap(plain.forward, axes)(x, *weights), True
         m = x.shape[1]
         rows = forward(x.reshape(size * m, x.shape[2]), *weights)
         return rows.reshape(size, m, rows.shape[1]), True
 
-    @jax.custom_vjp
-    def differentiable(*arguments: Array) -> Array:
+    def cuswiglu(*arguments: Array) -> Array:
         return forward(*arguments)
 
-    differentiable.defvjp(
-        lambda *arguments: (forward(*arguments), arguments), plain.gradients
-    )
-
-    def cuswiglu(*arguments: Array) -> Array:
-        return differentiable(*arguments)
-
-    return jax.jit(cuswiglu)  # also outside of a jit: traced once for arrays of one kind
+    forward.def_vmap(batched)
+    differentiable = jax.custom_vjp(cuswiglu)
+    differentiable.defvjp(lambda *arguments: (forward(*arguments), arguments), plain.gradients)
+    jitted: Callable[..., Array] = jax.jit(differentiable)  # outside of a jit, traced once a kind
+    return jitted
 
 
 def _forward(layout: str, variant: str, x: Array, *weights: Array) -> Array:

@@ -24,9 +24,7 @@ def product(x: Array, weight: Array) -> Array:
     return _product(x, weight).astype(jnp.bfloat16)
 
 
-def gradients(
-    arguments: tuple[Array, ...], cotangent: Array
-) -> tuple[Array, ...]:
+def gradients(arguments: tuple[Array, ...], cotangent: Array) -> tuple[Array, ...]:
     """Of `forward`'s arguments. The activation is computed again; sums are FP32.
 
     What enters a product is rounded to BF16, as `cotangent` is.

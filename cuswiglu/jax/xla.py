@@ -20,7 +20,7 @@ _STRING = 4  # XLA_FFI_AttrType_STRING
 _INTERNAL = 13  # XLA_FFI_Error_Code_INTERNAL
 
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
-_HEAD = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
+_HEAD = (("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p))
 
 
 class Version(ctypes.Structure):
@@ -238,7 +238,10 @@ class Call:
         """Element type (XLA_FFI_DataType) and dimensions of arguments, and of results."""
         found = [Buffer.from_address(item) for item in self._items()]
         return [
-            (one.dtype, tuple((ctypes.c_int64 * one.rank).from_address(one.dims)) if one.rank else ())
+            (
+                one.dtype,
+                tuple((ctypes.c_int64 * one.rank).from_address(one.dims)) if one.rank else (),
+            )
             for one in found
         ]
 
