@@ -31,7 +31,7 @@ AXIS = "tp"
 #: Together the weights of a device's layers exceed twice its L2 (H200: 60 MB).
 ROTATED_BYTES = 120 << 20
 #: A program has so many layers at least, so that dispatching it is hidden: many of few tokens.
-LAYERS_OF_FEW, LAYERS_OF_MANY, FEW = 24, 8, 64
+LAYERS_OF_FEW, LAYERS_OF_MANY, FEW = 12, 4, 64
 TARGET_US = 20_000.0  # of a turn
 SAMPLED_ROWS, SAMPLED_COLUMNS, BLOCK = 8, 64, 2048
 
@@ -83,7 +83,6 @@ class Inputs:
     seed: int
 
     def __post_init__(self) -> None:
-        self._drawn: dict[int, tuple[Any, Any]] = {}
         least = LAYERS_OF_FEW if self.cell.m <= FEW else LAYERS_OF_MANY
         self.layers = max(least, self.sets)
 
@@ -98,39 +97,9 @@ class Inputs:
 
     def on(self, devices: int) -> tuple[Any, Any]:
         """x, and sets of (gate, up, down) as a checkpoint has them, cut over a mesh."""
-        if devices not in self._drawn:
-            self._drawn[devices] = self._draw(devices)
-        return self._drawn[devices]
-
-    def _draw(self, devices: int) -> tuple[Any, Any]:
-        import jax
-        import jax.numpy as jnp
-
-        cell, mesh = self.cell, mesh_of(devices)
-        whole, along_n, along_rows = (
-            jax.sharding.NamedSharding(mesh, spec) for spec in _specifications()
-        )
-
-        def normal(key: Any, rows: int, columns: int, scale: float) -> Any:
-            values = jax.random.normal(key, (rows, columns), jnp.float32) * scale
-            return values.astype(jnp.bfloat16)
-
-        @functools.partial(jax.jit, out_shardings=(along_n, along_n, along_rows))
-        def weights(key: Any) -> Any:
-            gate, up, down = jax.random.split(key, 3)
-            k, n = cell.k, cell.n
-            return (
-                normal(gate, n, k, k**-0.5),
-                normal(up, n, k, k**-0.5),
-                normal(down, k, n, STACK_SCALE * n**-0.5),
-            )
-
-        first, *keys = jax.random.split(jax.random.key(self.seed), 1 + self.sets)
-        x = jax.jit(
-            lambda key: normal(key, cell.m, cell.k, 1.0),
-            out_shardings=whole,
-        )(first)
-        return x, [weights(key) for key in keys]
+        cell = self.cell
+        x = _x(cell.m, cell.k, self.seed, devices)
+        return x, _sets(cell.k, cell.n, self.seed, self.sets, devices)
 
     @functools.cached_property
     def sample(self) -> tuple[Any, Any, Any]:
@@ -147,6 +116,51 @@ class Inputs:
             g, u = (x64 @ weight[block].astype(np.float64).T for weight in (gate, up))
             result += g / (1 + np.exp(-g)) * u @ down[columns, block].astype(np.float64).T
         return rows, columns, result
+
+
+@functools.lru_cache(maxsize=2)  # of one cell
+def _x(m: int, k: int, seed: int, devices: int) -> Any:
+    """(M, K), N(0, 1), whole on each of some devices."""
+    import jax
+
+    whole, _, _ = _shardings(devices)
+    key = jax.random.fold_in(jax.random.key(seed), m)
+    return jax.jit(lambda key: _normal(key, m, k, 1.0), out_shardings=whole)(key)
+
+
+@functools.lru_cache(maxsize=2)  # of one model
+def _sets(k: int, n: int, seed: int, sets: int, devices: int) -> list[Any]:
+    """Sets of gate and up (N, K) and down (K, N), cut over some devices; drawn where they lie."""
+    import jax
+
+    _, along_n, along_rows = _shardings(devices)
+
+    def draw(key: Any) -> Any:
+        gate, up, down = jax.random.split(key, 3)
+        return (
+            _normal(gate, n, k, k**-0.5),
+            _normal(up, n, k, k**-0.5),
+            _normal(down, k, n, STACK_SCALE * n**-0.5),
+        )
+
+    drawn = jax.jit(draw, out_shardings=(along_n, along_n, along_rows))
+    return [drawn(key) for key in jax.random.split(jax.random.key(seed), sets)]
+
+
+def _normal(key: Any, rows: int, columns: int, scale: float) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    values = jax.random.normal(key, (rows, columns), jnp.float32) * scale
+    return values.astype(jnp.bfloat16)
+
+
+def _shardings(devices: int) -> tuple[Any, ...]:
+    """As `_specifications`, on a mesh of so many devices."""
+    import jax
+
+    mesh = mesh_of(devices)
+    return tuple(jax.sharding.NamedSharding(mesh, spec) for spec in _specifications())
 
 
 def mesh_of(devices: int) -> Any:

@@ -208,7 +208,12 @@ def parallel_speedup(record: Record) -> Any:
         return None
     rows = {row.cell: row for row in record.cells}
     gpus = scaling.scaling(rows[next(iter(ours))], scaling.OURS).gpus
-    figure, axes = _figure(9.0, 4.6, f"Tensor parallelism: {gpus} GPUs over one", record)
+    figure, axes = _figure(
+        9.0,
+        4.6,
+        f"Tensor parallelism: {gpus} GPUs over one, and the sum's share of their time",
+        record,
+    )
     bars = (("cuswiglu.jax", scaling.OURS, _COLOURS["dual"]), ("plain JAX", scaling.PLAIN, _OTHER))
     for index, (label, who, colour) in enumerate(bars):
         found = scaling.speedups(record, who)
@@ -221,7 +226,7 @@ def parallel_speedup(record: Record) -> Any:
         axes.bar_label(drawn, texts, fontsize=8)
     axes.axhline(gpus, color=_INK, linewidth=1)
     axes.set_xticks(range(len(ours)), [f"{cell.model.upper()}\nM = {cell.m}" for cell in ours])
-    axes.set_ylabel("speed-up over one GPU; above: the sum's share of time")
+    axes.set_ylabel("speed-up over one GPU")
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
