@@ -20,6 +20,7 @@ from cuswiglu.jax import launch, operation
 from cuswiglu.jax.launch import Description
 
 M, K, N, K_OUT = 24, 64, 96, 32
+ALONG_N = [kernel for kernel in GATED if "n" in dict(kernel.entries)]
 
 
 @pytest.fixture(autouse=True)
@@ -215,6 +216,18 @@ def test_a_down_projection_for_cublas_is_a_plain_product_behind_the_call():
     assert (made.k_out, made.down) == (0, "")
     call = text.index("custom_call @")
     assert "dot_general" in text[call : text.index("return", call)]
+
+
+@pytest.mark.usefixtures("hopper", "any_evenness")
+@pytest.mark.skipif(not ALONG_N, reason="no kernel takes weights along N")
+def test_weights_along_n_are_handed_over_as_they_are():
+    def call(*given):
+        return cuswiglu.jax.mlp(*given, weights="n")
+
+    text = lowered(call, (M, K), (K, N), (K, N), (N, K_OUT))
+    (made,) = called(text)
+    assert made.layout == "n"
+    assert "stablehlo.transpose" not in text
 
 
 @pytest.mark.usefixtures("hopper")

@@ -34,7 +34,7 @@ def layer(x, gate, up, down):
     return jax.lax.psum(cuswiglu.jax.mlp(x, gate.T, up.T, down.T), "tp")
 
 def parallel(devices):
-    mesh = Mesh(np.asarray(jax.devices()[:devices]), ("tp",))
+    mesh = Mesh(jax.devices()[:devices], ("tp",))
     columns, rows = P("tp", None), P(None, "tp")
     return jax.jit(
         shard_map(layer, mesh=mesh, in_specs=(P(), columns, columns, rows), out_specs=P())

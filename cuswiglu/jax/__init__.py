@@ -96,7 +96,7 @@ def mlp(
 
     >>> def layer(x, gate, up, down):  # doctest: +SKIP
     ...     return jax.lax.psum(cuswiglu.jax.mlp(x, gate.T, up.T, down.T), "tp")
-    >>> mesh = jax.make_mesh((jax.device_count(),), ("tp",))  # doctest: +SKIP
+    >>> mesh = jax.sharding.Mesh(jax.devices(), ("tp",))  # doctest: +SKIP
     >>> columns, rows = P("tp", None), P(None, "tp")  # doctest: +SKIP
     >>> specs = (P(), columns, columns, rows)  # doctest: +SKIP
     >>> parallel = jax.jit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import ml_dtypes
@@ -11,6 +12,8 @@ from compare import assert_close, reference
 
 from cuswiglu import accuracy
 
+# Other tests of this process need memory too.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 jax = pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
 import jax.numpy as jnp
