@@ -3,7 +3,8 @@
     swiglu(x, w_gate, w_up)       = silu(x @ w_gate) * (x @ w_up)
     mlp(x, w_gate, w_up, w_down)  = swiglu(x, w_gate, w_up) @ w_down
 
-Importing it touches neither CuPy nor CUDA, and loads its modules when they are first used.
+Importing it touches neither CuPy nor CUDA, and loads its modules when they are first used; so
+`cuswiglu.jax`, the same for JAX arrays.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "jax":
+        return importlib.import_module(".jax", __name__)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .select import DeviceInfo
@@ -180,6 +181,17 @@ class Driver:
             )
             self._kernels[entry, index] = function
             return function
+
+    @contextlib.contextmanager
+    def relaxed_capture(self) -> Iterator[None]:
+        """Lets this thread load kernels while a stream is being captured."""
+        exchange = self._cuda.cuThreadExchangeStreamCaptureMode
+        relaxed = self._cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        before = check(exchange(relaxed), "cuThreadExchangeStreamCaptureMode")
+        try:
+            yield
+        finally:
+            check(exchange(before), "cuThreadExchangeStreamCaptureMode")
 
     def config(
         self,

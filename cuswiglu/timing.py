@@ -120,13 +120,23 @@ def microseconds(
     with stream:
         for name, contender in contenders.items():
             prepare(name, contender)
-        times: dict[str, list[float]] = {name: [] for name in ready}
-        order = list(ready)
-        shuffle = random.Random(0).shuffle
-        for _ in range(rounds):
-            shuffle(order)  # whoever follows an idle or a slow contender finds a cooler chip
-            for name in order:
-                stopwatch, replays = ready[name]
-                times[name].append(stopwatch(replays) / (replays * sets))
-                tick()
+        return in_turns(ready, sets, rounds, tick)
+
+
+def in_turns(
+    ready: Mapping[str, tuple[Stopwatch, int]],
+    sets: int,
+    rounds: int,
+    tick: Callable[[], None] = lambda: None,
+) -> dict[str, float]:
+    """Median time of one call, in microseconds, of stopwatches with their number of replays."""
+    times: dict[str, list[float]] = {name: [] for name in ready}
+    order = list(ready)
+    shuffle = random.Random(0).shuffle
+    for _ in range(rounds):
+        shuffle(order)  # whoever follows an idle or a slow contender finds a cooler chip
+        for name in order:
+            stopwatch, replays = ready[name]
+            times[name].append(stopwatch(replays) / (replays * sets))
+            tick()
     return {name: statistics.median(values) for name, values in times.items()}

@@ -82,6 +82,7 @@ class FakeDriver:
     calls: list[tuple[str, object]] = field(default_factory=list)
     maps: list[TensorMap] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
+    capture_mode: object = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
     def __post_init__(self):
         self._encoder = _ENCODER(self._encode)  # kept: C code calls it
@@ -128,6 +129,10 @@ class FakeDriver:
 
     def cuDeviceGetName(self, length, device):  # noqa: N802
         return self._return("cuDeviceGetName", device, self.name.ljust(length, b"\0"))
+
+    def cuThreadExchangeStreamCaptureMode(self, mode):  # noqa: N802
+        before, self.capture_mode = self.capture_mode, mode
+        return self._return("cuThreadExchangeStreamCaptureMode", mode, before)
 
     def cuLibraryLoadData(self, code, *options):  # noqa: N802
         time.sleep(0.002)  # as other threads run while a driver loads

@@ -48,7 +48,7 @@ class Machine:
             clock=lambda: self.now,
         )
 
-    def measure(self, cell, contenders, *, seed, rounds, whole_mlp, doing):
+    def measure(self, cell, contenders, *, seed, rounds, whole_mlp, layers, doing):
         self.now += 10
         self.measured.append(cell)
         doing("timing")

@@ -119,6 +119,12 @@ def test_the_driver_without_cuda_python_says_what_to_install():
     assert "pip install 'cuswiglu[cuda12]' or 'cuswiglu[cuda13]'" in message
 
 
+def test_jax_functions_without_jax_say_what_to_install():
+    message = raised("cuswiglu.jax.swiglu")
+    assert message.startswith("ImportError cuswiglu.jax needs JAX")
+    assert "pip install 'cuswiglu[jax]'" in message
+
+
 def test_a_list_is_still_a_type_error_without_cupy():
     message = raised("cuswiglu.swiglu([[1.0]], gate, up)")
     assert message.startswith("TypeError x must be a NumPy or CuPy array")

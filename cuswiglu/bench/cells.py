@@ -56,14 +56,21 @@ def random_cells(count: int, seed: int) -> tuple[Cell, ...]:
 
 
 _ALL = tuple(cell(model, m) for model in MODELS for m in TOKENS)
-#: Suite -> its cells. `mlp` and `host` compute the whole MLP, the others gate and up. `random` is
-#: how well selection does where nothing was measured, among our own kernels alone. `host` times the
-#: host's part of calls, of a model so small that the GPU keeps up.
+#: Layers of the stack that the suite `jax` computes, as many as the model has.
+LAYERS = 24
+#: Suite -> its cells. `mlp`, `host`, `jax` and `tensor-parallel` compute the whole MLP, the others
+#: gate and up. `random` is how well selection does where nothing was measured, among our own
+#: kernels alone. `host` times the host's part of calls, of a model so small that the GPU keeps up.
+#: `jax` is a stack of layers under `jax.jit`; `tensor-parallel` cuts each layer over several GPUs.
 SUITES: dict[str, tuple[Cell, ...]] = {
     "paper": _ALL,
     "mlp": _ALL,
     "random": random_cells(40, seed=40),
     "host": (cell("0.5b", 1), cell("0.5b", 16)),
+    "jax": (cell("0.5b", 16), cell("0.5b", 512)),
+    "tensor-parallel": tuple(
+        cell(model, m) for model in ("7b", "32b", "72b") for m in (16, 512, 4096)
+    ),
     "quick": (cell("0.5b", 2048), cell("3b", 512), cell("7b", 2048), cell("72b", 4096)),
 }
 
@@ -75,7 +82,12 @@ def flops(suite: str, of: Cell) -> int:
 
 def whole_mlp(suite: str) -> bool:
     """Whether a suite computes the down projection too."""
-    return suite in ("mlp", "host")
+    return suite in ("mlp", "host", "jax", "tensor-parallel")
+
+
+def layers(suite: str) -> int:
+    """Layers of the stack that a suite computes; 0 where calls are alone."""
+    return LAYERS if suite == "jax" else 0
 
 
 def select(

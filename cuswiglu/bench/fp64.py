@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +21,14 @@ class Expected:
         x @ [w_gate, w_up].
     swiglu : (rows, N) array
     mlp : (rows, K_out) array or None
+    stack : (rows, K) array or None
+        x plus the MLP of x, layer after layer.
     """
 
     product: Any
     swiglu: Any
     mlp: Any = None
+    stack: Any = None
 
     @property
     def ungated(self) -> Any:
@@ -56,6 +60,23 @@ def expected(xp: Any, x: Any, w2: Any, down: Any = None) -> Expected:
     hidden = gate / (1 + xp.exp(-gate)) * up
     result = None if down is None else hidden @ down.astype(xp.float64)
     return Expected(xp.concatenate([gate, up], axis=1), hidden, result)
+
+
+def stack(xp: Any, x: Any, layers: Iterable[tuple[Any, Any]]) -> Any:
+    """x + mlp(x), layer after layer, in FP64.
+
+    Parameters
+    ----------
+    xp : module
+        numpy or cupy, as the arrays are.
+    x : (rows, K) array
+    layers : iterable of ((2N, K) array, (N, K) array)
+        Gate rows above up rows, and down.
+    """
+    x = x.astype(xp.float64)
+    for w2, down in layers:
+        x = x + expected(xp, x, w2, down).mlp
+    return x
 
 
 def compare(xp: Any, found: Any, reference: Any) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from . import fp64
 from .cells import Cell
 
 WORKSPACE_BYTES = 64 << 20
+#: Of w_down's values in a stack: x + mlp(x) then stays of one size through dozens of layers.
+STACK_SCALE = 0.2
 _BF16_NAN = 0x7FC0
 
 
@@ -31,12 +34,16 @@ class Inputs:
         Sets of weights, N(0, 1) / sqrt(K), gate rows above up rows.
     w_down : tuple of (K_out, N) cupy.ndarray
         N(0, 1) / sqrt(N), K_out = K; empty in suites of gate and up alone.
+    stacked : bool
+        Whether the sets are layers that feed each other, x + mlp(x); `w_down` is then
+        `STACK_SCALE` times as large.
     """
 
     cell: Cell
     x: Any
     w2: tuple[Any, ...]
     w_down: tuple[Any, ...]
+    stacked: bool = False
 
     @property
     def sets(self) -> int:
@@ -109,11 +116,19 @@ class Inputs:
     def expected(self) -> fp64.Expected:
         """FP64 results of these rows with the first set of weights."""
         down = self.w_down[0].T if self.w_down else None
-        return fp64.expected(cupy_module(), self.sample(self.x), self.w2[0], down)
+        x = self.sample(self.x)
+        found = fp64.expected(cupy_module(), x, self.w2[0], down)
+        if not self.stacked:
+            return found
+        layers = zip(self.w2, (down.T for down in self.w_down), strict=True)
+        return dataclasses.replace(found, stack=fp64.stack(cupy_module(), x, layers))
 
 
-def draw(cell: Cell, seed: int, *, whole_mlp: bool) -> Inputs:
-    """Random inputs of a cell, on the current device; the same for the same seed."""
+def draw(cell: Cell, seed: int, *, whole_mlp: bool, layers: int = 0) -> Inputs:
+    """Random inputs of a cell, on the current device; the same for the same seed.
+
+    With `layers`, as many sets of weights, which feed each other.
+    """
     cupy = cupy_module()
     state = np.random.SeedSequence([seed, cell.k, cell.n, cell.m]).generate_state(1)
     generator = cupy.random.default_rng(int(state[0]))
@@ -125,12 +140,14 @@ def draw(cell: Cell, seed: int, *, whole_mlp: bool) -> Inputs:
 
     k, n = cell.k, cell.n
     set_bytes = (3 if whole_mlp else 2) * n * k * 2
-    sets = range(timing.buffer_sets(set_bytes))
+    sets = range(layers or timing.buffer_sets(set_bytes))
+    down = n**-0.5 * (STACK_SCALE if layers else 1)
     return Inputs(
         cell,
         normal(cell.m, k, 1.0),
         tuple(normal(2 * n, k, k**-0.5) for _ in sets),
-        tuple(normal(k, n, n**-0.5) for _ in sets) if whole_mlp else (),
+        tuple(normal(k, n, down) for _ in sets) if whole_mlp else (),
+        stacked=layers > 0,
     )
 
 

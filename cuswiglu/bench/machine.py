@@ -44,7 +44,9 @@ def session(gpu: str) -> Session:
     except smi.SmiError as error:
         warnings = [f"no clocks, power or load are recorded: {error}"]
     here = environment.look()
-    first = {"name": here.gpus[0].name, "multiprocessors": here.gpus[0].multiprocessors}
+    first: dict[str, Any] = {"name": "no GPU"}
+    if here.gpus:
+        first = {"name": here.gpus[0].name, "multiprocessors": here.gpus[0].multiprocessors}
     return Session(
         started=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         gpu=first | identity,

@@ -34,6 +34,7 @@ def measure(
     seed: int,
     rounds: int,
     whole_mlp: bool,
+    layers: int = 0,
     doing: Callable[[str], None] = lambda what: None,
 ) -> Measured:
     """Measure a cell on the current device.
@@ -48,6 +49,8 @@ def measure(
         Turns, of which the median is taken.
     whole_mlp : bool
         Whether there are down-projection weights.
+    layers : int
+        Of a stack; 0 where calls are alone.
     doing : function
         Told what is being done.
 
@@ -57,7 +60,7 @@ def measure(
         If a contender crashed the GPU; other errors only cost a contender this cell.
     """
     release()
-    inputs = draw(cell, seed, whole_mlp=whole_mlp)
+    inputs = draw(cell, seed, whole_mlp=whole_mlp, layers=layers)
     expected = inputs.expected
     cupy_module().cuda.runtime.deviceSynchronize()
     outcomes: dict[str, Outcome] = {}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import claims, figures
+from . import claims, figures, scaling
 from .cells import MODELS, TOKENS, Cell, whole_mlp
 from .record import CellRecord, Record
 
@@ -42,6 +42,8 @@ def draw(record: Record, folder: Path) -> list[Path]:
     }
     if not whole_mlp(record.suite):
         plots |= {"roofline": roofline, "winners": winners}
+    if record.suite == "tensor-parallel":
+        plots = {"scaling": parallel_speedup}
     drawn = []
     for name, plot in plots.items():
         figure = plot(record)
@@ -196,6 +198,36 @@ def roofline(record: Record) -> Any:
     axes.set_xlabel("arithmetic intensity, FLOP/byte: with and without gate and up in memory")
     axes.set_ylabel("TFLOP/s")
     axes.legend(loc="lower right", frameon=False)
+    return figure
+
+
+def parallel_speedup(record: Record) -> Any:
+    """Speed-up of all GPUs over one, in each cell, ours and plain JAX's; and the sum's share."""
+    ours = scaling.speedups(record, scaling.OURS)
+    if not ours:
+        return None
+    rows = {row.cell: row for row in record.cells}
+    gpus = scaling.scaling(rows[next(iter(ours))], scaling.OURS).gpus
+    figure, axes = _figure(
+        9.0,
+        4.6,
+        f"Tensor parallelism: {gpus} GPUs over one, and the sum's share of their time",
+        record,
+    )
+    bars = (("cuswiglu.jax", scaling.OURS, _COLOURS["dual"]), ("plain JAX", scaling.PLAIN, _OTHER))
+    for index, (label, who, colour) in enumerate(bars):
+        found = scaling.speedups(record, who)
+        places = [place for place, cell in enumerate(ours) if cell in found]
+        heights = [found[cell] for cell in ours if cell in found]
+        drawn = axes.bar([x + 0.4 * index - 0.2 for x in places], heights, 0.38, color=colour)
+        drawn.set_label(label)
+        shares = [scaling.scaling(rows[cell], who).share for cell in ours if cell in found]
+        texts = ["" if share is None else f"{share:.0%}" for share in shares]
+        axes.bar_label(drawn, texts, fontsize=8)
+    axes.axhline(gpus, color=_INK, linewidth=1)
+    axes.set_xticks(range(len(ours)), [f"{cell.model.upper()}\nM = {cell.m}" for cell in ours])
+    axes.set_ylabel("speed-up over one GPU")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from . import machine, smi
-from .cells import Cell, whole_mlp
+from .cells import Cell, layers, whole_mlp
 from .contenders import Contender, Found, find
 from .measure import Measured, measure
 from .record import CellRecord, Record, Session, load, save
@@ -146,6 +146,7 @@ def _measure(
         seed=record.seed,
         rounds=record.rounds,
         whole_mlp=whole_mlp(record.suite),
+        layers=layers(record.suite),
         doing=lambda what: listener.doing(f"{cell}: {what}"),
     )
     seconds = round(bench.clock() - begun, 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from . import figures
-from .cells import Cell, flops
+from . import figures, scaling
+from .cells import LAYERS, Cell, flops
 from .record import CellRecord, Record, Session
 
 
@@ -77,10 +77,59 @@ _HOST_RATIOS = (
 )
 
 
+def _stack_time(name: str) -> Column:
+    """Microseconds of a whole stack."""
+
+    def text(row: CellRecord) -> str:
+        time = row.us(name)
+        return f"{time * LAYERS:.0f}" if time else _untimed(row, name)
+
+    return Column(name, max(6, len(name)), text)
+
+
+_STACK = (
+    *(_stack_time(name) for name in (scaling.OURS, scaling.PLAIN, "captured")),
+    _times("jax/cuswiglu-jax", scaling.PLAIN, scaling.OURS),
+    _times("cuswiglu-jax/captured", scaling.OURS, "captured"),
+)
+
+
+def _scaling(heading: str, figure: Callable[[CellRecord], float | None], form: str) -> Column:
+    def text(row: CellRecord) -> str:
+        value = figure(row)
+        return "-" if value is None else form.format(value)
+
+    return Column(heading, max(6, len(heading)), text)
+
+
+def _of(who: str, figure: str) -> Callable[[CellRecord], float | None]:
+    return lambda row: getattr(scaling.scaling(row, who), figure)
+
+
+def _gpus(row: CellRecord) -> int:
+    return scaling.scaling(row, scaling.OURS).gpus
+
+
+_SCALING = (
+    Column("GPUs", 4, lambda row: str(_gpus(row))),
+    _scaling("ours, 1", _of(scaling.OURS, "one"), "{:.1f}"),
+    _scaling("jax, 1", _of(scaling.PLAIN, "one"), "{:.1f}"),
+    _scaling("ours, all", _of(scaling.OURS, "every"), "{:.1f}"),
+    _scaling("jax, all", _of(scaling.PLAIN, "every"), "{:.1f}"),
+    _scaling("speed, 1", lambda row: scaling.speed(row, gpus=1), "{:.3f}"),
+    _scaling("all", lambda row: scaling.speed(row, gpus=_gpus(row)), "{:.3f}"),
+    _scaling("speed-up", _of(scaling.OURS, "speedup"), "{:.2f}"),
+    _scaling("jax's", _of(scaling.PLAIN, "speedup"), "{:.2f}"),
+    _scaling("sum", _of(scaling.OURS, "share"), "{:.1%}"),
+    _scaling("jax's", _of(scaling.PLAIN, "share"), "{:.1%}"),
+)
+
+
 def columns(suite: str) -> list[Column]:
     """The table of cells of a suite; figures are auto's speed against the column's contender.
 
-    Of the suite `host`, microseconds of host time.
+    Of the suite `host`, microseconds of host time; of `jax`, of a stack; of `tensor-parallel`, of a
+    layer.
     """
 
     def used(row: CellRecord) -> str:
@@ -92,6 +141,10 @@ def columns(suite: str) -> list[Column]:
         Column("model", 6, lambda row: row.cell.model),
         Column("M", 5, lambda row: str(row.cell.m)),
     ]
+    if suite == "jax":
+        return [*cell, *_STACK]
+    if suite == "tensor-parallel":
+        return [*cell, *_SCALING]
     if suite == "host":
         return [*cell, *(_host_time(name) for name in figures.HOST), *_HOST_RATIOS]
     first = [
@@ -123,6 +176,13 @@ def legend(suite: str) -> str:
     """What the figures of the table of cells are."""
     if suite == "host":
         return "microseconds of host time of a call, while the GPU is not waited for"
+    if suite == "jax":
+        return f"microseconds of {LAYERS} layers, x + mlp(x), and their ratios"
+    if suite == "tensor-parallel":
+        return (
+            "microseconds of a layer, x + mlp(x), ours and plain JAX's; our speed against plain "
+            "JAX; speed-up over one GPU; share of the sum over the GPUs"
+        )
     return "auto's time, then its speed against each contender"
 
 
@@ -170,7 +230,7 @@ def notes(record: Record, wanted: Sequence[Cell]) -> list[str]:
     lines += _gpu_lines(record)
     if len(record.sessions) > 1:
         lines.append(f"measured in {len(record.sessions)} sessions: compare within cells only")
-    if any(row.us("jax") for row in record.cells):
+    if record.suite in ("paper", "quick") and any(row.us("jax") for row in record.cells):
         lines.append("jax is not captured in a CUDA graph: its times hold the host's dispatch")
     for number, session in enumerate(record.sessions, 1):
         lines += [f"warning, session {number}: {warning}" for warning in session.warnings]

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..bench.cells import SUITES
+
 if TYPE_CHECKING:
     from ..bench.cells import Cell
     from ..bench.record import Record
@@ -24,10 +26,11 @@ def add_parser(commands: Any) -> None:
         description="Times gate and up (suites paper and quick) or the whole MLP (suite mlp) of "
         "Qwen-2.5's models: our variants beside cuBLAS's bare products and what is installed of "
         "torch, JAX, QuACK and flash-swiglu-mlp, from CUDA graphs, on rotating weights, in turns. "
-        "Suite host times what calls cost the host, beside torch, CuPy and bare launches.",
+        "Suite host times what calls cost the host, beside torch, CuPy and bare launches; jax a "
+        "stack of layers under jax.jit; tensor-parallel layers cut over all GPUs, in JAX.",
     )
     source = bench.add_mutually_exclusive_group(required=True)
-    source.add_argument("--suite", choices=["paper", "mlp", "random", "host", "quick"])
+    source.add_argument("--suite", choices=SUITES)
     source.add_argument(
         "--from", dest="source", type=Path, metavar="FILE", help="no run: a JSON that was kept"
     )
@@ -64,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure or read, print, draw; returns the exit status."""
     from ..bench import record as records
     from ..bench import summaries, tables
-    from ..bench.cells import SUITES, select
+    from ..bench.cells import select
 
     rich = summaries.rich_modules()
     console = rich.console.Console(width=None if sys.stdout.isatty() else 120)
@@ -75,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
     if options.source:
         record = records.load(options.source)
         wanted: Sequence[Cell] = SUITES[record.suite]
+        _say(console, tables.legend(record.suite))
         _say(console, tables.heading(record.suite))
         for row in record.cells:
             _say(console, tables.line(record.suite, row))
@@ -101,10 +105,13 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _measure(options: argparse.Namespace, wanted: Sequence[Cell], console: Any) -> Record:
-    from ..bench import tables
+    from ..bench import parallel, tables
     from ..bench.contenders import find
     from ..bench.run import Bench, Listener, begin, run
 
+    bench = Bench(find=functools.partial(find, also=options.also))
+    if options.suite == "tensor-parallel":
+        bench = parallel.bench()
     begun = begin(options.suite, SEED, options.rounds, options.json, resume=options.resume)
 
     def started(record: Record) -> None:
@@ -125,7 +132,7 @@ def _measure(options: argparse.Namespace, wanted: Sequence[Cell], console: Any) 
             wanted,
             options.json,
             limit_s=options.limit_seconds,
-            bench=Bench(find=functools.partial(find, also=options.also)),
+            bench=bench,
             listener=Listener(
                 started=started,
                 finished=lambda record, row: _say(console, tables.line(record.suite, row)),
@@ -142,6 +149,8 @@ def _report(console: Any, record: Record, wanted: Sequence[Cell]) -> None:
     for text in tables.notes(record, wanted):
         _say(console, text)
     if not record.cells:
+        return
+    if record.suite in ("jax", "tensor-parallel"):
         return
     if record.suite == "host":
         _titled(console, "marks", summaries.shows_table(record))

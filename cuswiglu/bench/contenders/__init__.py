@@ -16,16 +16,22 @@ def find(suite: str, also: Sequence[Path] = ()) -> Found:
     Parameters
     ----------
     suite : str
-        "paper", "mlp", "random", "host" or "quick".
+        "paper", "mlp", "random", "host", "jax", "tensor-parallel" or "quick".
     also : sequence of Path
         Folders with a manifest of more kernels of ours, which selection never takes.
     """
-    from . import _host, _jax, _own, _quack, _torch, _triton
+    from . import _host, _jax, _jax_stack, _own, _quack, _torch, _triton
 
     if suite == "mlp":
         parts = [_own.mlp(), _torch.mlp()]
     elif suite == "host":
         parts = [_host.calls(), _host.torch_calls()]
+    elif suite == "jax":
+        parts = [_jax_stack.stacks()]
+    elif suite == "tensor-parallel":
+        from .. import parallel
+
+        parts = [parallel.programs()]
     elif suite == "random":
         parts = [_own.gate_up(), *map(_own.built, also)]
     else:

@@ -14,15 +14,19 @@ from .base import Contender, Found, Runner, absent
 
 def gate_up() -> Found:
     """jax, of gate and up."""
+    reason = why_missing()
+    return absent(["jax"], reason) if reason else Found([Contender("jax", _make)])
+
+
+def why_missing() -> str:
+    """Why nothing that runs on JAX can take part, or an empty string."""
     try:
         import jax
 
-        devices = jax.devices()
+        platform = jax.devices()[0].platform
     except Exception as error:
-        return absent(["jax"], f"jax cannot be used: {error}")
-    if devices[0].platform not in ("gpu", "cuda"):
-        return absent(["jax"], f"jax sees no GPU, only {devices[0].platform}")
-    return Found([Contender("jax", _make)])
+        return f"jax cannot be used: {error}"
+    return "" if platform in ("gpu", "cuda") else f"jax sees no GPU, only {platform}"
 
 
 class JaxTimed:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import timing
-from ..inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,8 @@ class Contender:
     ----------
     name : str
     make : function
-        Makes it ready for the inputs of a cell; may raise, which only costs it that cell.
+        Makes it ready for a cell's inputs, which are the suite's; may raise, which only costs it
+        that cell.
     computes : str
         What its result is, as an attribute of `fp64.Expected`.
     family : str
@@ -48,7 +48,7 @@ class Contender:
     """
 
     name: str
-    make: Callable[[Inputs], Runner]
+    make: Callable[[Any], Runner]
     computes: str = "swiglu"
     family: str = ""
 

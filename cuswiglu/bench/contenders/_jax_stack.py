@@ -1,0 +1,96 @@
+"""Who takes part in the suite `jax`: x + mlp(x), layer after layer.
+
+All sets of weights are the layers of one stack, and a call is one of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ... import variant as variants
+from ...arrays import cupy_module
+from ...gated_mlp import GatedMLP
+from ..inputs import Inputs, poison
+from . import _jax
+from .base import Contender, Found, Runner
+
+Layer = Callable[..., Any]
+
+
+def stacks() -> Found:
+    """cuswiglu.jax and plain JAX, each under one `jax.jit`; GatedMLP in one CUDA graph."""
+    found = Found([Contender("captured", _captured, "stack")])
+    reason = _jax.why_missing()
+    if reason:
+        found.missing.update(dict.fromkeys(["cuswiglu-jax", "jax"], reason))
+        return found
+    found.contenders.append(Contender("jax", functools.partial(_jitted, plain_mlp), "stack"))
+    try:
+        variants.variants()
+        import cuswiglu.jax
+    except (ImportError, variants.KernelsUnavailableError) as error:
+        found.missing["cuswiglu-jax"] = str(error)
+        return found
+    ours = functools.partial(_jitted, cuswiglu.jax.mlp)
+    found.contenders.insert(0, Contender("cuswiglu-jax", ours, "stack"))
+    return found
+
+
+def plain_mlp(x: Any, gate: Any, up: Any, down: Any) -> Any:
+    """As it is written in JAX; weights (K, N), (K, N), (N, K_out)."""
+    import jax
+
+    return (jax.nn.silu(x @ gate) * (x @ up)) @ down
+
+
+def _jitted(mlp: Layer, inputs: Inputs) -> Runner:
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.from_dlpack(inputs.x)
+    layers = [
+        tuple(map(jnp.from_dlpack, weights))
+        for weights in zip(inputs.w_gate, inputs.w_up, inputs.w_down, strict=True)
+    ]
+
+    def stack(x: Any, layers: Any) -> Any:
+        for gate, up, down in layers:
+            x = x + mlp(x, gate.T, up.T, down.T)
+        return x
+
+    call = jax.jit(stack)
+
+    def output() -> Any:
+        return cupy_module().from_dlpack(jax.block_until_ready(call(x, layers)))
+
+    return Runner(output, _jax.JaxTimed(lambda: call(x, layers)), captured=False)
+
+
+def _captured(inputs: Inputs) -> Runner:
+    """Calls and additions, captured in one graph by the clock."""
+    layers = [GatedMLP(*weights) for weights in inputs.layers]
+    state, y, add = cupy_module().empty_like(inputs.x), inputs.result, _add()
+
+    def call(number: int) -> None:
+        x = state if number else inputs.x
+        layers[number](x, out=y)
+        add(x, y, state)
+
+    def output() -> Any:
+        poison(state)
+        poison(y)
+        for number in range(inputs.sets):
+            call(number)
+        cupy_module().cuda.get_current_stream().synchronize()
+        return state
+
+    return Runner(output, call)
+
+
+def _add() -> Any:
+    """A kernel that adds two BF16 arrays into a third, on the current stream."""
+    return cupy_module().ElementwiseKernel(
+        "T x, T y", "T z", "z = T(float(x) + float(y))", "cuswiglu_bench_add"
+    )

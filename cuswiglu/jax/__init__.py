@@ -1,0 +1,139 @@
+"""swiglu and mlp for JAX arrays: under `jax.jit`, on XLA's stream, inside its CUDA graphs.
+
+    import cuswiglu.jax
+    y = cuswiglu.jax.mlp(x, gate.T, up.T, down.T)  # of (N, K), (N, K) and (K_out, N) matrices
+
+The kernels are reached through XLA's FFI, by a handler in Python: no PyTorch, no CuPy and no
+compiler are needed. On a CPU, a TPU or another GPU the same functions are plain JAX, with the same
+rounding points.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+try:
+    import jax
+except ImportError as error:
+    raise ImportError(
+        f"cuswiglu.jax needs JAX, which cannot be imported here ({error}): "
+        "pip install 'cuswiglu[jax]'"
+    ) from error
+
+from .. import arrays, problem, select
+from ..arrays import BFLOAT16, CPU, ArrayView
+from . import launch, operation
+
+__all__ = ["mlp", "swiglu"]
+
+jax.ffi.register_ffi_target(launch.TARGET, jax.ffi.pycapsule(launch.HANDLER), platform="CUDA")
+
+
+def swiglu(x: Any, w_gate: Any, w_up: Any, *, weights: str = "k", variant: str = "auto") -> Any:
+    """SiLU(x @ w_gate) * (x @ w_up), fused.
+
+    Parameters
+    ----------
+    x : (..., K) array
+        BF16.
+    w_gate, w_up : (K, N) array
+        BF16.
+    weights : str
+        How they lie in memory, which JAX does not tell: "k", along K, if each is the transpose of a
+        row-major (N, K) matrix, taken in the same jit (a checkpoint's ``weight.T``: it is never
+        made); "n" if each is a row-major (K, N) array by itself (Flax). The other one of the two
+        gives the same result, and costs a copy of the weights in each call.
+    variant : str
+        "auto", "cublas" (plain JAX), a family or one instance of `cuswiglu.variants()`, which is
+        looked for on the GPU and must be able to compute this.
+
+    Returns
+    -------
+    (..., N) array
+        BF16: products and activation are FP32, rounded once.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument, while JAX traces.
+
+    Notes
+    -----
+    `jax.vmap` over x becomes more rows; over weights, plain JAX. Gradients are plain JAX, with the
+    activation computed again. GSPMD does not cut a custom call: use `jax.shard_map`.
+    """
+    return _call(x, {"w_gate": w_gate, "w_up": w_up}, weights, variant)
+
+
+def mlp(
+    x: Any, w_gate: Any, w_up: Any, w_down: Any, *, weights: str = "k", variant: str = "auto"
+) -> Any:
+    """The gated MLP: swiglu(x, w_gate, w_up) @ w_down.
+
+    Parameters
+    ----------
+    x : (..., K) array
+    w_gate, w_up : (K, N) array
+    w_down : (N, K_out) array
+        As in `swiglu`: BF16; `weights` tells how all three lie.
+    weights, variant : str
+        As in `swiglu`; `variant` chooses the kernel of gate and up.
+
+    Returns
+    -------
+    (..., K_out) array
+        BF16. The (M, N) intermediate is rounded to BF16 once; both products accumulate in FP32.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument, while JAX traces.
+
+    Examples
+    --------
+    Tensor parallelism, with checkpoint matrices and one sum over the GPUs:
+
+    >>> def layer(x, gate, up, down):  # doctest: +SKIP
+    ...     return jax.lax.psum(cuswiglu.jax.mlp(x, gate.T, up.T, down.T), "tp")
+    >>> mesh = jax.sharding.Mesh(jax.devices(), ("tp",))  # doctest: +SKIP
+    >>> columns, rows = P("tp", None), P(None, "tp")  # doctest: +SKIP
+    >>> specs = (P(), columns, columns, rows)  # doctest: +SKIP
+    >>> parallel = jax.jit(
+    ...     jax.shard_map(layer, mesh=mesh, in_specs=specs, out_specs=P())
+    ... )  # doctest: +SKIP
+
+    Each GPU rounds its part of the sum to BF16 before the sum.
+    """
+    return _call(x, {"w_gate": w_gate, "w_up": w_up, "w_down": w_down}, weights, variant)
+
+
+def _call(x: Any, given: dict[str, Any], layout: str, variant: str) -> Any:
+    if layout not in ("k", "n"):
+        raise ValueError(f"weights must be 'k' or 'n' (how they lie in memory), got {layout!r}")
+    select.check_name(variant)
+    if variant == select.REFERENCE:
+        raise ValueError("variant 'numpy' is not for JAX arrays: use 'auto', or 'cublas'")
+    view, *others = (_view(name, array) for name, array in {"x": x, **given}.items())
+    problem.check_weights(*others)
+    problem.check_x(view, others[0])
+    shape = (*view.shape[:-1], others[-1].shape[1])
+    if view.empty:
+        return operation.empty(shape)
+    rows = jax.numpy.reshape(x, (math.prod(view.shape[:-1]), view.shape[-1]))
+    arguments = operation.same_axes(rows, *map(jax.numpy.asarray, given.values()))
+    return operation.operation(layout, variant)(*arguments).reshape(shape)
+
+
+def _view(name: str, array: Any) -> ArrayView:
+    """The shape of an array, for checks."""
+    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+        raise TypeError(
+            f"{name} must be a JAX array, got {type(array).__name__}: make one with jnp.asarray"
+        )
+    if array.dtype != BFLOAT16:
+        raise TypeError(
+            f"{name} must have dtype bfloat16, got {array.dtype}: convert it with "
+            f"{name}.astype(jnp.bfloat16)"
+        )
+    return arrays.to_be(name, tuple(array.shape), CPU)

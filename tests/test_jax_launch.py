@@ -1,0 +1,160 @@
+"""From XLA's custom call to launches: the driver is the recorded fake, and so is XLA."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from compiled import GATED, PLAIN
+from fake_driver import Result, cuda, run_in_threads
+from host_arrays import poisoned
+from xla_frames import FakeXla
+
+from cuswiglu.cache import Cache
+from cuswiglu.jax import launch
+from cuswiglu.jax.launch import Description
+
+M, K, N, K_OUT = 300, 128, 192, 256
+ALONG_N = [kernel for kernel in GATED if "n" in dict(kernel.entries)]
+SWIGLU = Description(M, K, N, 0, "k", GATED[0].name, "")
+MLP = dataclasses.replace(SWIGLU, k_out=K_OUT, down=PLAIN[0].name)
+
+
+@pytest.fixture(autouse=True)
+def _no_launches_kept(monkeypatch):
+    monkeypatch.setattr(launch, "_launches", Cache(launch.CACHED_LAUNCHES))
+
+
+def arrays_of(description):
+    """Arguments, and results."""
+    every = [poisoned(*shape) for _, shape in description.operands]
+    count = 4 if description.down else 3
+    return every[:count], every[count:]
+
+
+def call(fake, description, arrays=None):
+    return fake.call(
+        launch.HANDLER, description.text().encode(), *(arrays or arrays_of(description))
+    )
+
+
+def test_swiglu_is_one_launch_on_xlas_stream_and_arrays(gpu):
+    arguments, results = arrays_of(SWIGLU)
+    assert call(FakeXla(stream=0xABC), SWIGLU, (arguments, results)) is None
+    (launched,) = gpu.driver.launches
+    assert launched.entry == GATED[0].entry("k")
+    assert launched.stream == 0xABC
+    assert [one.address for one in launched.maps] == [
+        array.ctypes.data for array in (*arguments, *results)
+    ]
+    assert launched.integers[:3] == (M, N, K)
+
+
+def test_mlp_is_two_launches_with_the_second_result_between_them(gpu):
+    (x, gate, up, down), (out, hidden) = arguments, results = arrays_of(MLP)
+    assert call(FakeXla(stream=0xABC), MLP, (arguments, results)) is None
+    first, second = gpu.driver.launches
+    assert (first.stream, second.stream) == (0xABC, 0xABC)
+    lies = [array.ctypes.data for array in (x, gate, up, down, out, hidden)]
+    assert [one.address for one in first.maps] == [*lies[:3], lies[5]]
+    assert [one.address for one in second.maps] == [lies[5], lies[3], lies[3], lies[4]]
+    assert second.entry == PLAIN[0].entry("k")
+    assert second.integers[:3] == (M, K_OUT, N)
+
+
+def test_only_the_down_projection_loads_its_weights_ahead(gpu):
+    """Its own gate-up kernel is ahead of it; ahead of that one XLA may write weights."""
+    call(FakeXla(), MLP)
+    assert [launched.named["weights_ahead"] for launched in gpu.driver.launches] == [0, 1]
+
+
+@pytest.mark.parametrize("layout", ["k", "n"] if ALONG_N else ["k"])
+def test_descriptors_follow_the_layout_of_the_weights(gpu, layout):
+    kernel = (ALONG_N if layout == "n" else GATED)[0]
+    made = dataclasses.replace(SWIGLU, layout=layout, gate_up=kernel.name)
+    assert call(FakeXla(), made) is None
+    (launched,) = gpu.driver.launches
+    assert launched.entry == kernel.entry(layout)
+    assert launched.maps[1].extents == ((K, N) if layout == "k" else (N, K))
+
+
+def test_a_second_call_launches_and_does_nothing_else(gpu):
+    fake, arrays = FakeXla(), arrays_of(MLP)
+    call(fake, MLP, arrays)
+    gpu.driver.calls = []
+    call(fake, MLP, arrays)
+    assert [name for name, _ in gpu.driver.calls] == ["cuLaunchKernelEx"] * 2
+
+
+def test_new_addresses_are_followed(gpu):
+    fake = FakeXla()
+    call(fake, SWIGLU)
+    arguments, results = arrays_of(SWIGLU)
+    call(fake, SWIGLU, (arguments, results))
+    found = [one.address for one in gpu.driver.launches[1].maps]
+    assert found == [array.ctypes.data for array in (*arguments, *results)]
+
+
+def test_each_device_has_launches_of_its_own(gpu):
+    for device in (0, 1, 0):
+        assert call(FakeXla(device=device), SWIGLU) is None
+    assert gpu.driver.told("cuDeviceGet") == [0, 1]
+    assert gpu.driver.count("cuKernelGetFunction") == 2
+
+
+def test_kernels_are_loaded_though_xla_may_be_capturing_a_graph(gpu):
+    call(FakeXla(), SWIGLU)
+    relaxed, before = gpu.driver.told("cuThreadExchangeStreamCaptureMode")
+    assert relaxed == cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    assert before == cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    names = [name for name, _ in gpu.driver.calls]
+    exchange = "cuThreadExchangeStreamCaptureMode"
+    assert names.index(exchange) < names.index("cuLibraryLoadData")
+    assert names.index("cuLibraryLoadData") < len(names) - names[::-1].index(exchange)
+
+
+def test_threads_do_not_mix_their_arrays(gpu):
+    fakes = [FakeXla(stream=stream) for stream in range(8)]
+    arrays = [arrays_of(MLP) for _ in fakes]
+
+    def work(number):
+        for _ in range(20):
+            assert call(fakes[number], MLP, arrays[number]) is None
+
+    run_in_threads(work)
+    for launched in gpu.driver.launches[::2]:
+        (x, *_), _ = arrays[launched.stream]
+        if launched.entry == GATED[0].entry("k"):
+            assert launched.maps[0].address == x.ctypes.data
+    assert len(gpu.driver.launches) == 8 * 20 * 2
+
+
+def test_a_driver_error_is_xlas_error(gpu):
+    gpu.driver.failing["cuLaunchKernelEx"] = Result.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+    message = call(FakeXla(), SWIGLU)
+    assert "DriverError: the CUDA driver failed at cuLaunchKernelEx" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gate_up": "dual_of_another_version"}, "variant must be one of"),
+        ({"k": 129}, "the call's arrays are"),
+    ],
+)
+def test_a_call_that_does_not_fit_launches_nothing(gpu, changes, words):
+    made = dataclasses.replace(SWIGLU, **changes)
+    assert words in call(FakeXla(), made, arrays_of(SWIGLU))
+    assert gpu.driver.launches == []
+
+
+def test_an_unaligned_address_is_named(gpu):
+    arguments, results = arrays_of(SWIGLU)
+    arguments[1] = poisoned(N, K, offset=4)
+    message = call(FakeXla(), SWIGLU, (arguments, results))
+    assert "w_gate's address must be a multiple of 16 bytes" in message
+    assert gpu.driver.launches == []
+
+
+def test_a_description_is_read_as_it_was_written():
+    assert Description.parse(MLP.text().encode()) == MLP
