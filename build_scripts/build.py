@@ -15,24 +15,27 @@ from typing import Any
 
 from . import compile as compiler
 from . import toolchain
-from .instances import BLOCK_K, INSTANCES, THREADS, Instance
+from .decode_instances import DECODE_INSTANCES
+from .instances import BLOCK_K, INSTANCES, AnyInstance
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
 OUTPUT = ROOT / "cuswiglu" / "cubins"
 ABLATED = ROOT / "build" / "ablations"
-MANIFEST_FORMAT = 2
+MANIFEST_FORMAT = 3
 HEADERS = (".cuh", ".hpp")
 NOTES = ".built.json"  # beside the cubins: what need not be compiled again
 
 Row = dict[str, Any]
+
+ALL_INSTANCES: tuple[AnyInstance, ...] = (*INSTANCES, *DECODE_INSTANCES)
 
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def source_hash(instance: Instance, versions: dict[str, str], kernels: Path = KERNELS) -> str:
+def source_hash(instance: AnyInstance, versions: dict[str, str], kernels: Path = KERNELS) -> str:
     """Everything an instance's cubin depends on: sources, its row, options, toolchain."""
     digest = hashlib.sha256()
     for path in sorted(path for path in kernels.rglob("*") if path.suffix in HEADERS):
@@ -47,22 +50,13 @@ def source_hash(instance: Instance, versions: dict[str, str], kernels: Path = KE
     return digest.hexdigest()
 
 
-def manifest_row(instance: Instance, source: str, built: Row) -> Row:
+def manifest_row(instance: AnyInstance, source: str, built: Row) -> Row:
     """What the library needs to know of an instance to choose and to launch it."""
     return {
         "name": instance.name,
         "family": instance.family,
-        "schedule": instance.schedule,
-        "block_m": instance.block_m,
-        "block_n": instance.block_n,
         "block_k": BLOCK_K,
-        "cluster_m": instance.cluster_m,
-        "stages": instance.stages,
-        "threads": THREADS,
-        "shared_bytes": instance.shared_bytes,
-        "raster_rows": instance.raster_rows,
-        "widths": {major: instance.widths(major) for major in instance.majors},
-        "boxes": instance.boxes,
+        **instance.facts(),
         "limits": {"n_multiple": 8, "k_multiple": 8, "alignment_bytes": 16},
         "cubin": f"{instance.name}.cubin",
         "source_sha256": source,
@@ -70,7 +64,7 @@ def manifest_row(instance: Instance, source: str, built: Row) -> Row:
     }
 
 
-def built_part(instance: Instance, compiled: compiler.Compiled) -> Row:
+def built_part(instance: AnyInstance, compiled: compiler.Compiled) -> Row:
     """The part of a manifest row that only the compiler knows."""
     entries = {}
     for major in instance.majors:
@@ -127,7 +121,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _compile_all(todo: Sequence[Instance]) -> Iterator[tuple[Instance, compiler.Compiled]]:
+def _compile_all(todo: Sequence[AnyInstance]) -> Iterator[tuple[AnyInstance, compiler.Compiled]]:
     """Compile on all cores; yields each instance as it is done."""
     # Fresh processes: NVRTC is loaded in each, whatever this one has loaded already.
     context = multiprocessing.get_context("spawn")
@@ -144,7 +138,7 @@ def _compile_all(todo: Sequence[Instance]) -> Iterator[tuple[Instance, compiler.
 
 def build(
     output: Path = OUTPUT,
-    instances: Sequence[Instance] = INSTANCES,
+    instances: Sequence[AnyInstance] = ALL_INSTANCES,
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> Path:
     """Compile `instances` into `output` and return the manifest's path.

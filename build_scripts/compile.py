@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import toolchain
-from .instances import Instance
+from .instances import AnyInstance
 
 ARCH = "sm_90a"
 PROGRAM_OPTIONS = {
@@ -69,7 +69,7 @@ def parse_resources(log: str) -> dict[str, Resources]:
     }
 
 
-def check_resources(instance: Instance, resources: dict[str, Resources], log: str) -> None:
+def check_resources(instance: AnyInstance, resources: dict[str, Resources], log: str) -> None:
     """Refuse a spill, a stack frame, serialised WGMMAs, or a report without an entry."""
     for entry in map(instance.entry, instance.majors):
         if entry not in resources:
@@ -79,14 +79,14 @@ def check_resources(instance: Instance, resources: dict[str, Resources], log: st
             raise CompileError(
                 f"{instance.name}: {entry} spills registers ({found.spill_store_bytes} bytes "
                 f"stored, {found.spill_load_bytes} loaded, {found.stack_bytes} of stack): choose "
-                "a smaller tile in build_scripts/instances.py"
+                "a smaller tile in its table of instances"
             )
     if re.search(r"wgmma.*serialized|setmaxnreg.*ignored", log, re.IGNORECASE):
         raise CompileError(f"{instance.name}: ptxas gave up an optimisation it needs:\n{log}")
 
 
-def compile_instance(instance: Instance, kernels: Path) -> Compiled:
-    """Compile both entries of an instance.
+def compile_instance(instance: AnyInstance, kernels: Path) -> Compiled:
+    """Compile all entries of an instance.
 
     Raises
     ------

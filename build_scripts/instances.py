@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 BLOCK_K = 64  # BF16 elements in one 128-byte swizzle span
 ELEMENT_BYTES = 2
@@ -33,6 +34,22 @@ FAMILIES = {
 PACKINGS = {"p8": 8, "p1": 1}
 #: Widths of WGMMA that CuTe's small header has (BF16); others cost a larger header.
 COMMON_WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256)
+
+
+class AnyInstance(Protocol):
+    """What the build asks of an instance, of tiles or for decode."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def majors(self) -> tuple[str, ...]: ...
+    def entry(self, major: str) -> str: ...
+    def source(self) -> str: ...
+    def facts(self) -> dict[str, Any]:
+        """Its own part of the manifest's row."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -151,6 +168,20 @@ class Instance:
             along_n = [self.box_n, BLOCK_K // self.slices, 2 * self.box_n]
             boxes[f"weight_{major}"] = along_n if major == "n" else along_k
         return boxes
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "schedule": self.schedule,
+            "block_m": self.block_m,
+            "block_n": self.block_n,
+            "cluster_m": self.cluster_m,
+            "stages": self.stages,
+            "threads": THREADS,
+            "shared_bytes": self.shared_bytes,
+            "raster_rows": self.raster_rows,
+            "widths": {major: self.widths(major) for major in self.majors},
+            "boxes": self.boxes,
+        }
 
     def mma_widths(self) -> set[int]:
         """Widths of WGMMA that the source needs."""

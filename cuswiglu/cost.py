@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import columns
+from . import columns, decode
+from .decode import Split
 from .problem import Problem
-from .variant import Variant
+from .variant import DecodeVariant, TileVariant, Variant
 
 # Of one Hopper SM: the datasheet's dense BF16 rate of 989.5 TFLOP/s on 132 SMs at 1.83 GHz.
 FLOPS_PER_CYCLE = 4096
@@ -38,7 +39,8 @@ class Estimate:
     """What the model says of a kernel.
 
     `waves` counts the full tiles that the busiest cluster's work amounts to; `evenness` is the
-    share of all clusters' time that goes into the result: 1 where every wave is full.
+    share of all clusters' time that goes into the result: 1 where every wave is full. `split` is of
+    decode kernels.
     """
 
     kernel: Variant
@@ -47,9 +49,15 @@ class Estimate:
     waves: float
     evenness: float
     us: float
+    split: Split | None = None
+
+    @property
+    def tiles(self) -> int:
+        """Of the result."""
+        return self.clusters * self.kernel.tiles_a_cluster
 
 
-def analytic_rates(kernel: Variant) -> Rates:
+def analytic_rates(kernel: TileVariant) -> Rates:
     """Rates from the tile alone, for an instance that was never measured."""
     weights = 2 if kernel.gated else 1
     columns = weights * kernel.block_n
@@ -68,17 +76,17 @@ def analytic_rates(kernel: Variant) -> Rates:
     return Rates(step, epilogue + 0.2)
 
 
-def resident(kernel: Variant, multiprocessors: int) -> int:
+def resident(kernel: TileVariant, multiprocessors: int) -> int:
     """How many clusters run at once, as far as the number of SMs tells."""
     return max(1, multiprocessors // kernel.cluster_m)
 
 
-def waves(kernel: Variant, m: int, n: int, major: str, multiprocessors: int) -> float:
+def waves(kernel: TileVariant, m: int, n: int, major: str, multiprocessors: int) -> float:
     """Work of the busiest cluster, in tiles of full width."""
     return _busiest(kernel, m, n, major, resident(kernel, multiprocessors))[1]
 
 
-def _busiest(kernel: Variant, m: int, n: int, major: str, at_once: int) -> tuple[int, float]:
+def _busiest(kernel: TileVariant, m: int, n: int, major: str, at_once: int) -> tuple[int, float]:
     """Clusters of tiles, and the work of the busiest of those that run at once."""
     rows, cut = kernel.rows(m), kernel.columns(m, n, major, at_once)
     return rows * cut.count, columns.busiest(cut, rows, at_once, kernel.block_n)
@@ -86,8 +94,12 @@ def _busiest(kernel: Variant, m: int, n: int, major: str, at_once: int) -> tuple
 
 def estimate(
     kernel: Variant, problem: Problem, multiprocessors: int, measured: Mapping[str, Rates]
-) -> Estimate:
-    """The time of one launch on a device of so many SMs."""
+) -> Estimate | None:
+    """The time of one launch on a device of so many SMs; None if there is no way to cut it."""
+    if isinstance(kernel, DecodeVariant):
+        found = decode.ranked(kernel, problem, multiprocessors)
+        return of_split(kernel, problem, found[0][1], multiprocessors) if found else None
+    assert isinstance(kernel, TileVariant)
     at_once = resident(kernel, multiprocessors)
     clusters, count = _busiest(kernel, problem.m, problem.n, problem.major, at_once)
     rates = measured.get(kernel.name) or analytic_rates(kernel)
@@ -95,3 +107,16 @@ def estimate(
     us = LAUNCH_US + count * (k_tiles * rates.step_us + rates.tile_us)
     evenness = kernel.rows(problem.m) * problem.n / (count * at_once * kernel.block_n)
     return Estimate(kernel, clusters, at_once, count, evenness, us)
+
+
+def of_split(
+    kernel: DecodeVariant, problem: Problem, split: Split, multiprocessors: int
+) -> Estimate:
+    """The same of one split of a decode kernel, which can be launched."""
+    laid = decode.layout(kernel, problem, split)
+    assert laid is not None
+    at_once = decode.clusters(split, multiprocessors)
+    rounds = -(-laid.items // at_once)
+    evenness = laid.items / (rounds * at_once)
+    us = decode.microseconds(kernel, problem, split, multiprocessors)
+    return Estimate(kernel, laid.items, at_once, rounds, evenness, us, split)

@@ -37,8 +37,7 @@ class Explanation:
         if self.estimates:
             lines.append(f"{'estimate':>10}  {'waves':>6}  {'tiles':>6}  kernel")
         lines += [
-            f"{e.us:>7.1f} us  {e.waves:>6.2f}  {e.clusters * e.kernel.cluster_m:>6}  "
-            f"{e.kernel.name}"
+            f"{e.us:>7.1f} us  {e.waves:>6.2f}  {e.tiles:>6}  {e.kernel.name}"
             for e in self.estimates
         ]
         lines += [f"cannot: {name}: {why}" for name, why in self.obstacles.items()]

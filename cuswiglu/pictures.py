@@ -26,17 +26,14 @@ def tiling(plan: Sm90Plan) -> str:
         An ``<svg>`` of at most a few kilobytes, and a line of text below it. Where tiles are too
         small to be told apart, every second, third... line between them is drawn.
     """
-    kernel = plan.choice.kernel
-    assert kernel is not None
     m, n, columns = plan.problem.m, plan.problem.n, plan.columns
     height = _between(round(WIDTH * m / n), *HEIGHTS)
-    row, rows = kernel.block_m * kernel.cluster_m, kernel.rows(m)
     # Elements of N at which a column ends, in order.
     wide_end = columns.wide * columns.wide_width
     ends = [columns.wide_width * i for i in range(1, columns.wide + 1)]
     ends += [wide_end + columns.narrow_width * i for i in range(1, columns.narrow + 1)]
     across = [WIDTH * end / n for end in ends if end < n]
-    down = [height * row * i / m for i in range(1, rows)]
+    down = [height * plan.tokens * i / m for i in range(1, plan.rows)]
     boundary = min(WIDTH, WIDTH * wide_end / n)
     parts = [_rectangle(0, boundary, height, _WIDE)] if columns.wide else []
     if columns.narrow:
@@ -58,16 +55,15 @@ def tiling(plan: Sm90Plan) -> str:
 
 def caption(plan: Sm90Plan) -> str:
     """The picture in words: the result, its rows and columns of tiles, and how many run at once."""
-    kernel = plan.choice.kernel
-    assert kernel is not None
-    columns, rows = plan.columns, kernel.rows(plan.problem.m)
+    columns, rows = plan.columns, plan.rows
     what = "gate and up" if plan.problem.gated else "down"
     widths = [(columns.wide, columns.wide_width), (columns.narrow, columns.narrow_width)]
     cut = " and ".join(f"{count} of {width}" for count, width in widths if count)
-    per_cluster = f" ({kernel.cluster_m} tiles each)" if kernel.cluster_m > 1 else ""
+    shared = "K in {} parts" if plan.choice.split else "{} tiles each"
+    per_cluster = f" ({shared.format(plan.grid[0])})" if plan.grid[0] > 1 else ""
     return (
-        f"{what}, {kernel.name}: M = {plan.problem.m} in {rows} rows of "
-        f"{kernel.block_m * kernel.cluster_m}, N = {plan.problem.n} in columns: {cut}; "
+        f"{what}, {plan.choice.variant}: M = {plan.problem.m} in {rows} rows of "
+        f"{plan.tokens}, N = {plan.problem.n} in columns: {cut}; "
         f"{rows * columns.count} clusters{per_cluster}, {plan.clusters} at once"
     )
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from . import select, variant
+from . import decode, select, variant
 from .arrays import ArrayView
 from .backends import cublas, reference
 from .cache import Cache
+from .columns import Columns, uniform
 from .descriptors import AlignedMemory, Descriptors
 from .driver import Driver, DriverError, driver
 from .packed import PackedWeights
-from .problem import Problem
+from .problem import ELEMENT_BYTES, Problem
 from .select import Choice, DeviceInfo
+from .variant import DecodeVariant, TileVariant, Variant
 
 CACHED_PLANS = 256
 #: Where the four operands lie: x, w_gate, w_up (or the only weight twice), out.
@@ -46,49 +49,25 @@ class Sm90Plan:
         assert kernel is not None
         self.problem = problem
         self.choice = choice
-        self._cuda = cuda
         self.check_process = cuda.check_process
         self._lock = threading.Lock()
-        entry = kernel.entry(problem.major)
-        self._function = cuda.kernel(
-            variant.cubin(kernel), kernel.sha256, entry, problem.device.index, kernel.shared_bytes
-        )
-        cluster = (kernel.cluster_m, 1)
-        probe = cuda.config(cluster, cluster, kernel.threads, kernel.shared_bytes)
-        resident = cuda.resident_clusters(self._function, probe, entry)
-        if resident < 1:
-            raise DriverError(
-                f"no cluster of {kernel.name} fits on CUDA device {problem.device.index} (a MIG "
-                "slice?): use variant='cublas', or an instance with cluster 1x1"
-            )
-        self.columns = kernel.columns(problem.m, problem.n, problem.major, resident)
-        self.clusters = min(kernel.rows(problem.m) * self.columns.count, resident)
-        self.grid = (kernel.cluster_m, self.clusters)
+        resident = Resident(kernel, problem, cuda)
+        shape = _decode if isinstance(kernel, DecodeVariant) else _tiles
+        made = shape(kernel, problem, choice, resident)
+        self.columns, self.rows, self.tokens = made.columns, made.rows, made.tokens
+        self.clusters, self.grid = made.clusters, (made.cluster, made.clusters)
+        self._function = resident.function
         self._config = cuda.config(
-            self.grid, cluster, kernel.threads, kernel.shared_bytes, overlapping=True
+            self.grid, (made.cluster, 1), kernel.threads, made.shared_bytes, overlapping=True
         )
-        weights = [(weight, kernel.box(f"weight_{problem.major}")) for weight in problem.weights]
         # A kernel with one weight ignores the second descriptor.
-        operands = (
-            (problem.x, kernel.box("x")),
-            weights[0],
-            weights[-1],
-            (problem.out, kernel.box("out")),
-        )
-        self._descriptors = [Descriptors(cuda, operand, box) for operand, box in operands]
+        operands = [problem.x, problem.weights[0], problem.weights[-1], problem.out]
+        self._descriptors = [
+            Descriptors(cuda, operand, box)
+            for operand, box in zip(operands, made.boxes, strict=False)
+        ]
         self._addresses = _NOWHERE
-        self._arguments = _Arguments(
-            (
-                problem.m,
-                problem.n,
-                problem.k,
-                choice.raster_rows or kernel.raster_rows,
-                self.columns.wide,
-                self.columns.wide_width,
-                self.columns.narrow_width,
-                int(weights_ahead),
-            )
-        )
+        self._arguments = _Arguments((*made.integers, int(weights_ahead)))
         self._launch = cuda.launcher(*self.packed)
 
     def __call__(
@@ -112,33 +91,150 @@ class Sm90Plan:
 
     def _point_at(self, addresses: Addresses) -> None:
         before, self._addresses = self._addresses, _NOWHERE  # stays so if encoding fails
-        for index, address in enumerate(addresses):
-            if address != before[index]:
-                self._arguments.descriptors[index] = self._descriptors[index].of(address)
+        for index, descriptors in enumerate(self._descriptors):
+            if addresses[index] != before[index]:
+                self._arguments.operands[index] = descriptors.of(addresses[index])
+        if len(self._descriptors) < len(addresses):
+            self._arguments.point_out(addresses[-1])
         self._addresses = addresses
 
 
+@dataclass(frozen=True)
+class _Shape:
+    """What a launch is made of.
+
+    `columns`, and so many `rows` of `tokens`, say how the result is cut; `boxes` are of the operands that have a TMA
+    descriptor, x, the weights and out: without one, a kernel is given out's address.
+    """
+
+    columns: Columns
+    rows: int
+    tokens: int
+    cluster: int  # CTAs
+    clusters: int
+    shared_bytes: int
+    boxes: tuple[tuple[int, int, int], ...]
+    integers: tuple[int, ...]
+
+
+class Resident:
+    """A kernel loaded on the problem's device, and how many of its clusters run there at once."""
+
+    def __init__(self, kernel: Variant, problem: Problem, cuda: Driver) -> None:
+        self._kernel, self._cuda = kernel, cuda
+        self._device = problem.device.index
+        self._entry = kernel.entry(problem.major)
+        self.function = cuda.kernel(
+            variant.cubin(kernel), kernel.sha256, self._entry, self._device, kernel.most_shared
+        )
+
+    def clusters(self, cluster: int, shared_bytes: int) -> int:
+        """Clusters of so many CTAs, each with so much shared memory.
+
+        Raises
+        ------
+        DriverError
+            If there is no room for one.
+        """
+        shape = (cluster, 1)
+        probe = self._cuda.config(shape, shape, self._kernel.threads, shared_bytes)
+        found = self._cuda.resident_clusters(self.function, probe, self._entry)
+        if found < 1:
+            raise DriverError(
+                f"no cluster of {self._kernel.name} fits on CUDA device {self._device} (a MIG "
+                "slice?): use variant='cublas', or an instance with cluster 1x1"
+            )
+        return found
+
+
+def _tiles(kernel: Variant, problem: Problem, choice: Choice, resident: Resident) -> _Shape:
+    assert isinstance(kernel, TileVariant)
+    at_once = resident.clusters(kernel.cluster_m, kernel.shared_bytes)
+    columns = kernel.columns(problem.m, problem.n, problem.major, at_once)
+    rows = kernel.rows(problem.m)
+    weight = kernel.box(f"weight_{problem.major}")
+    return _Shape(
+        columns=columns,
+        rows=rows,
+        tokens=kernel.block_m * kernel.cluster_m,
+        cluster=kernel.cluster_m,
+        clusters=min(rows * columns.count, at_once),
+        shared_bytes=kernel.shared_bytes,
+        boxes=(kernel.box("x"), weight, weight, kernel.box("out")),
+        integers=(
+            problem.m,
+            problem.n,
+            problem.k,
+            choice.raster_rows or kernel.raster_rows,
+            columns.wide,
+            columns.wide_width,
+            columns.narrow_width,
+        ),
+    )
+
+
+def _decode(kernel: Variant, problem: Problem, choice: Choice, resident: Resident) -> _Shape:
+    assert isinstance(kernel, DecodeVariant)
+    split = choice.split
+    laid = None if split is None else decode.layout(kernel, problem, split)
+    if split is None or laid is None:
+        raise ValueError(f"{kernel.name} cannot be launched with {split} for this problem")
+    # One CTA an SM takes tiles in turns, unless a few more, beside others, take all at once.
+    alone = resident.clusters(split.ranks, kernel.most_shared)
+    beside = resident.clusters(split.ranks, laid.shared_bytes)
+    all_at_once = laid.items <= min(beside, alone + alone // 8)
+    span = kernel.block_k * ELEMENT_BYTES
+    weight = (kernel.block_k, laid.box_rows, span)
+    if problem.major == "n":
+        weight = (laid.box_rows, kernel.block_k, span)
+    return _Shape(
+        columns=uniform(problem.n, split.rows),
+        rows=-(-problem.m // kernel.tokens),
+        tokens=kernel.tokens,
+        cluster=split.ranks,
+        clusters=laid.items if all_at_once else min(laid.items, alone),
+        shared_bytes=laid.shared_bytes,
+        boxes=((kernel.block_k, laid.x_rows, span), weight, weight),
+        integers=(
+            problem.m,
+            problem.n,
+            problem.k,
+            problem.out.stride,
+            split.rows,
+            laid.stages,
+        ),
+    )
+
+
 class _Arguments:
-    """Kernel arguments in memory: integers, and the pointers to them and to the descriptors.
+    """Kernel arguments in memory: integers of 8 bytes, and pointers to them and to the operands.
+
+    A kernel that takes an integer of 4 bytes reads the lower half.
 
     Attributes
     ----------
-    descriptors : array of four addresses
-        To be pointed at descriptors before a launch.
+    operands : array of four addresses
+        Of descriptors, to be set before a launch.
     address : int
         Of the pointers.
     """
 
     def __init__(self, integers: tuple[int, ...]) -> None:
         pointers = 4 + len(integers)
-        self._memory = AlignedMemory(8 * pointers + 4 * len(integers))
+        self._memory = AlignedMemory(8 * (pointers + 1 + len(integers)))
         self.address = self._memory.address
         values = self.address + 8 * pointers
-        self.descriptors = (ctypes.c_uint64 * 4).from_address(self.address)
+        self.operands = (ctypes.c_uint64 * 4).from_address(self.address)
+        self._out = ctypes.c_uint64.from_address(values)
+        self.operands[3] = values
         (ctypes.c_uint64 * len(integers)).from_address(self.address + 8 * 4)[:] = [
-            values + 4 * index for index in range(len(integers))
+            values + 8 * index for index in range(1, pointers - 3)
         ]
-        (ctypes.c_int32 * len(integers)).from_address(values)[:] = list(integers)
+        (ctypes.c_int64 * len(integers)).from_address(values + 8)[:] = list(integers)
+
+    def point_out(self, address: int) -> None:
+        """The result's address itself is the fourth argument."""
+        self._out.value = address
 
 
 class PortablePlan:
@@ -194,10 +290,14 @@ def plan_for(problem: Problem, name: str = "auto") -> Plan:
     return found
 
 
-def kernel_plan(problem: Problem, choice: Choice) -> Sm90Plan:
-    """The plan of one kernel, not cached; the problem's device must be current."""
-    # The down projection follows its own gate-up kernel, which writes no weight.
-    return Sm90Plan(problem, choice, driver(), weights_ahead=not problem.gated)
+def kernel_plan(problem: Problem, choice: Choice, *, weights_ahead: bool | None = None) -> Sm90Plan:
+    """The plan of one kernel, not cached; the problem's device must be current.
+
+    `weights_ahead` as in `Sm90Plan`; by default true of a down projection, which follows its own
+    gate-up kernel: that writes no weight.
+    """
+    ahead = not problem.gated if weights_ahead is None else weights_ahead
+    return Sm90Plan(problem, choice, driver(), weights_ahead=ahead)
 
 
 def _make(problem: Problem, name: str) -> Plan:

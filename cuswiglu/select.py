@@ -7,9 +7,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import cost, tuned
+from . import cost, decode, tuned
+from .decode import Split
 from .problem import Problem
-from .variant import Variant, variants
+from .variant import DecodeVariant, Variant, variants
 
 PORTABLE = "cublas"
 REFERENCE = "numpy"
@@ -38,7 +39,7 @@ class DeviceInfo:
 class Choice:
     """What was chosen, and why. On the portable path and on the CPU `kernel` is None.
 
-    `raster_rows` of 0 leaves the kernel its default.
+    `raster_rows` of 0 leaves a tile kernel its default; a decode kernel has a `split`.
     """
 
     backend: str  # "sm90", "cublas" or "numpy"
@@ -46,6 +47,7 @@ class Choice:
     kernel: Variant | None = None
     raster_rows: int = 0
     reason: str = ""
+    split: Split | None = None
 
 
 def known_names(kernels: Sequence[Variant]) -> list[str]:
@@ -128,6 +130,8 @@ def select(
             f"({major}.{minor}): use variant='auto', which runs the portable path there"
         )
     able = [kernel for kernel in candidates if kernel.obstacle(problem) is None]
+    if variant not in (kernel.name for kernel in able):
+        able = sensible(problem, able)
     if able:
         return _best(problem, device, able, portable_too=variant == "auto")
     obstacle = _obstacle(problem, candidates)
@@ -165,15 +169,33 @@ def _best(
         if entry.variant == PORTABLE and portable_too:
             return Choice(PORTABLE, PORTABLE, reason=f"measured: {entry.us:.1f} us")
         for kernel in able:
-            if kernel.name == entry.variant:
+            if kernel.name == entry.variant and _launchable(kernel, problem, entry.split):
                 reason = f"measured: {entry.us:.1f} us"
-                return Choice("sm90", kernel.name, kernel, entry.raster_rows, reason)
+                return Choice("sm90", kernel.name, kernel, entry.raster_rows, reason, entry.split)
     best = estimates(problem, device, able)[0]
-    if portable_too and not problem.gated and best.evenness < EVEN_ENOUGH:
+    tiles = not isinstance(best.kernel, DecodeVariant)
+    if portable_too and tiles and not problem.gated and best.evenness < EVEN_ENOUGH:
         reason = f"tiles fill {best.evenness:.0%} of their waves, and cuBLAS splits K"
         return Choice(PORTABLE, PORTABLE, reason=reason)
     reason = f"estimated: {best.us:.1f} us in {best.waves:.2f} waves"
-    return Choice("sm90", best.kernel.name, best.kernel, best.kernel.raster_rows, reason)
+    return Choice("sm90", best.kernel.name, best.kernel, 0, reason, best.split)
+
+
+def sensible(problem: Problem, able: Sequence[Variant]) -> list[Variant]:
+    """Of decode kernels the one for so many tokens, if they are few or there is no other kernel."""
+    decoding = [kernel for kernel in able if isinstance(kernel, DecodeVariant)]
+    others = [kernel for kernel in able if not isinstance(kernel, DecodeVariant)]
+    most = decode.GATED_TOKENS if problem.gated else decode.PLAIN_TOKENS
+    if decoding and (problem.m <= most or not others):
+        return [*others, decode.fitting(decoding, problem.m)]
+    return others
+
+
+def _launchable(kernel: Variant, problem: Problem, split: Split | None) -> bool:
+    """Whether a table's split, or that there is none, goes with its kernel."""
+    if not isinstance(kernel, DecodeVariant):
+        return split is None
+    return split is not None and decode.layout(kernel, problem, split) is not None
 
 
 def estimates(
@@ -184,8 +206,9 @@ def estimates(
     here = (device.name, measured_with(device))
     own = user.rates if (user.gpu, user.measured_with) == here else {}
     rates = {**packaged.rates, **own}
-    found = [cost.estimate(kernel, problem, device.multiprocessors, rates) for kernel in kernels]
-    return sorted(found, key=lambda estimate: (estimate.us, estimate.kernel.name))
+    found = (cost.estimate(kernel, problem, device.multiprocessors, rates) for kernel in kernels)
+    able = [estimate for estimate in found if estimate is not None]
+    return sorted(able, key=lambda estimate: (estimate.us, estimate.kernel.name))
 
 
 def measured_with(device: DeviceInfo) -> str:

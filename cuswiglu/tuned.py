@@ -11,11 +11,12 @@ import json
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from .cost import Rates
+from .decode import Split
 from .problem import Problem
 
 FORMAT = 1
@@ -23,6 +24,7 @@ PACKAGED = Path(__file__).parent / "tuned_h200.json"
 MAX_BYTES = 4 << 20
 MAX_RASTER_ROWS = 2**31 - 1  # a 32-bit kernel argument
 M_STEP = 64  # rows that share a choice: one WGMMA
+FEW_TOKENS = (8, 16, 32)  # and below it, columns of one
 
 
 class Sized(Protocol):
@@ -42,7 +44,7 @@ class Sized(Protocol):
 
 @dataclass(frozen=True)
 class Key:
-    """What a choice was measured for: M is rounded up to whole blocks of 64 rows."""
+    """What a choice was measured for: M is rounded up, to 8, 16, 32 or whole blocks of 64."""
 
     gated: bool
     m: int
@@ -53,17 +55,19 @@ class Key:
     @classmethod
     def of(cls, asked: Sized) -> Key:
         """The key that a problem, or a shape to tune, falls under."""
-        m = -(-asked.m // M_STEP) * M_STEP
+        whole = -(-asked.m // M_STEP) * M_STEP
+        m = next((few for few in FEW_TOKENS if asked.m <= few), whole)
         return cls(asked.gated, m, asked.n, asked.k, asked.major)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The fastest instance (or "cublas"), its raster, and its time in microseconds."""
+    """The fastest instance (or "cublas"), its raster or its split, and its microseconds."""
 
     variant: str
     raster_rows: int
     us: float
+    split: Split | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def parse(text: str) -> Table:
         choices = {
             Key(
                 bool(row["gated"]), int(row["m"]), int(row["n"]), int(row["k"]), str(row["major"])
-            ): (Entry(str(row["variant"]), int(row["raster_rows"]), float(row["us"])))
+            ): _entry(row)
             for row in content["choices"]
         }
         rates = {
@@ -114,10 +118,23 @@ def parse(text: str) -> Table:
         raise ValueError(f"it is damaged ({error!r})") from error
 
 
+def _entry(row: dict[str, Any]) -> Entry:
+    split = None
+    if "split" in row:
+        rows, ranks, ctas = (int(number) for number in row["split"])
+        split = Split(rows, ranks, ctas)
+    return Entry(str(row["variant"]), int(row["raster_rows"]), float(row["us"]), split)
+
+
+def _written(entry: Entry) -> dict[str, Any]:
+    row = {"variant": entry.variant, "raster_rows": entry.raster_rows, "us": entry.us}
+    return row if entry.split is None else row | {"split": list(astuple(entry.split))}
+
+
 def serialise(table: Table) -> str:
     """The JSON of a table, a line for each choice."""
     rows = [
-        json.dumps({**vars(key), **vars(entry)})
+        json.dumps({**vars(key), **_written(entry)})
         for key, entry in sorted(
             table.choices.items(), key=lambda item: (item[0].gated, item[0].n, item[0].k, item[0].m)
         )

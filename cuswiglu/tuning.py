@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from . import arrays, cost, plan, problem, select, timing, tuned
+from . import arrays, cost, decode, plan, problem, select, timing, tuned
 from .backends import cublas
-from .variant import Variant, variants
+from .decode import Split
+from .variant import DecodeVariant, TileVariant, Variant, variants
 
 # Estimates beyond this factor of the cheapest are not measured.
 PROMISING = 1.35
 RASTERS = (16, 8, 4)
+SPLITS = 8  # of a decode kernel: the cheapest by estimate
 WORKSPACE_BYTES = 64 << 20
 # A contender's turn, in microseconds: long enough for the power limit to act, as it does in use.
 TURN_US = 10_000.0
@@ -38,10 +40,21 @@ def mlp_shapes(k: int, n: int, tokens: Iterable[int], major: str = "k") -> Itera
         yield Shape(m, k, n, major, gated=False)
 
 
-def measure(
-    shape: Shape, *, rounds: int = 5, everything: bool = False
-) -> dict[tuple[str, int], float]:
-    """Microseconds of each promising (instance, raster_rows), and of ("cublas", 0).
+@dataclass(frozen=True)
+class Tried:
+    """A contender: an instance (or "cublas") with its raster, or with its split."""
+
+    variant: str
+    raster_rows: int = 0
+    split: Split | None = None
+
+
+#: cuBLAS, beside our own.
+PORTABLE = Tried(select.PORTABLE)
+
+
+def measure(shape: Shape, *, rounds: int = 5, everything: bool = False) -> dict[Tried, float]:
+    """Microseconds of what is promising, and of `PORTABLE`.
 
     Parameters
     ----------
@@ -61,50 +74,66 @@ def measure(
     views = [[arrays.view("weight", w) for w in pair] for pair in weights]
     described = problem.describe(x_view, views[0], out_view)
 
-    def contender(kernel: Variant, raster: int) -> Callable[[int], None]:
-        choice = select.Choice("sm90", kernel.name, kernel, raster)
-        made = plan.kernel_plan(described, choice)
+    def contender(kernel: Variant, tried: Tried) -> Callable[[int], None]:
+        choice = select.Choice("sm90", kernel.name, kernel, tried.raster_rows, split=tried.split)
+        # As in a GatedMLP, whose weights stay.
+        made = plan.kernel_plan(described, choice, weights_ahead=True)
         return lambda i: made(x_view, views[i], out_view, cupy.cuda.get_current_stream().ptr)
 
-    able = [k for k in variants() if k.gated == shape.gated and k.obstacle(described) is None]
-    ranked = select.estimates(described, plan.device_info(device), able)
-    promising = [e for e in ranked if everything or e.us <= PROMISING * ranked[0].us]
-    contenders: dict[tuple[str, int], Callable[[int], None]] = {
-        (found.kernel.name, raster): contender(found.kernel, raster)
-        for found in promising
-        for raster in RASTERS
-        if found.clusters > found.resident or raster == RASTERS[0]
-    }
+    info = plan.device_info(device)
+    contenders: dict[Tried, Callable[[int], None]] = {}
+    for kernel in variants():
+        if kernel.gated == shape.gated and kernel.obstacle(described) is None:
+            for tried in _worth_trying(kernel, described, info, everything):
+                contenders[tried] = contender(kernel, tried)
     workspace = cupy.empty(WORKSPACE_BYTES, cupy.uint8)
     if shape.gated:
-        contenders[select.PORTABLE, 0] = lambda i: cublas.swiglu(
-            x, weights[i][0], weights[i][1], out
-        )
+        contenders[PORTABLE] = lambda i: cublas.swiglu(x, weights[i][0], weights[i][1], out)
     else:
-        contenders[select.PORTABLE, 0] = lambda i: cublas.matmul(x, weights[i][0], out, workspace)
-    named = {f"{name} {raster}": call for (name, raster), call in contenders.items()}
+        contenders[PORTABLE] = lambda i: cublas.matmul(x, weights[i][0], out, workspace)
+    named = {str(tried): call for tried, call in contenders.items()}
     times = timing.microseconds(named, sets, rounds=rounds, target_us=TURN_US)
-    return {key: times[f"{key[0]} {key[1]}"] for key in contenders}
+    return {tried: times[str(tried)] for tried in contenders}
 
 
-def best(shape: Shape, times: Mapping[tuple[str, int], float]) -> tuple[tuned.Key, tuned.Entry]:
+def _worth_trying(
+    kernel: Variant, asked: problem.Problem, device: select.DeviceInfo, everything: bool
+) -> Iterator[Tried]:
+    """The promising rasters or splits of a kernel."""
+    able = [k for k in variants() if k.gated == asked.gated and k.obstacle(asked) is None]
+    ranked = select.estimates(asked, device, select.sensible(asked, able))
+    mine = next((found for found in ranked if found.kernel == kernel), None)
+    if mine is None or not (everything or mine.us <= PROMISING * ranked[0].us):
+        return
+    if isinstance(kernel, DecodeVariant):
+        for us, split in decode.ranked(kernel, asked, device.multiprocessors)[:SPLITS]:
+            if us <= PROMISING * mine.us:
+                yield Tried(kernel.name, 1, split)
+        return
+    for raster in RASTERS:
+        if mine.clusters > mine.resident or raster == RASTERS[0]:
+            yield Tried(kernel.name, raster)
+
+
+def best(shape: Shape, times: Mapping[Tried, float]) -> tuple[tuned.Key, tuned.Entry]:
     """The fastest of what was measured, as a tuned table has it."""
-    (name, raster), us = min(times.items(), key=lambda item: item[1])
-    return tuned.Key.of(shape), tuned.Entry(name, max(1, raster), round(us, 2))
+    tried, us = min(times.items(), key=lambda item: item[1])
+    entry = tuned.Entry(tried.variant, max(1, tried.raster_rows), round(us, 2), tried.split)
+    return tuned.Key.of(shape), entry
 
 
 def fit_rates(
-    measured: Mapping[Shape, Mapping[tuple[str, int], float]], multiprocessors: int
+    measured: Mapping[Shape, Mapping[Tried, float]], multiprocessors: int
 ) -> dict[str, cost.Rates]:
-    """The cost model's rates of each instance: least squares of relative errors.
+    """The cost model's rates of each tile kernel: least squares of relative errors.
 
     Of the rasters measured for a shape, the fastest counts.
     """
     rows: dict[str, list[tuple[float, float, float]]] = {}
     for shape, times in measured.items():
         for kernel in variants():
-            found = [us for (name, _), us in times.items() if name == kernel.name]
-            if not found:
+            found = [us for tried, us in times.items() if tried.variant == kernel.name]
+            if not found or not isinstance(kernel, TileVariant):
                 continue
             waves = cost.waves(kernel, shape.m, shape.n, shape.major, multiprocessors)
             k_tiles = -(-shape.k // kernel.block_k)

@@ -13,7 +13,11 @@ from .columns import Columns
 from .problem import Problem
 
 CUBINS = Path(__file__).parent / "cubins"
-MANIFEST_FORMAT = 2
+MANIFEST_FORMAT = 3
+#: Families for few tokens, of gate and up and of one weight.
+DECODE_FAMILIES = ("decode", "decode-plain")
+SHARED_BYTES = 227 << 10  # of an SM, for one CTA
+PLAIN_FAMILIES = ("plain", "decode-plain")
 REBUILD = "rebuild with `pip install --force-reinstall --no-deps .` in the source tree"
 
 
@@ -23,35 +27,23 @@ class KernelsUnavailableError(RuntimeError):
 
 @dataclass(frozen=True)
 class Variant:
-    """A compiled kernel instance.
+    """A compiled kernel instance: a `TileVariant` or a `DecodeVariant`.
 
     Attributes
     ----------
     name : str
-        family_schedule_tile_cluster.
-    family, schedule : str
-    block_m, block_n, block_k : int
-        The tile of the result that one CTA computes, and the step along K (elements).
-    cluster_m : int
-        CTAs of a cluster, along M.
-    stages : int
-        Tiles of X and of the weights in flight.
+        family_schedule_tile_cluster, or family_tokens.
+    family : str
+    block_k : int
+        A TMA box along K (elements).
     threads : int
         Per CTA.
-    shared_bytes : int
-        Dynamic shared memory per CTA.
-    raster_rows : int
-        Rows of clusters walked before the next column, unless selection says otherwise.
     n_multiple, k_multiple : int
         N and K must be multiples of these (elements).
     alignment_bytes : int
         Of every base address and row stride.
     entries : tuple of (str, str)
         Weight layout ("k", "n", or "p8" and "p1" for packed weights) -> entry point.
-    widths : tuple of (str, tuple of int)
-        Weight layout -> widths that a column of tiles can have, `block_n` first.
-    boxes : tuple of (str, (int, int))
-        TMA box of each operand, as (contiguous elements, rows, bytes of swizzle span).
     registers : int
         A thread at entry.
     cubin, sha256 : str
@@ -60,21 +52,12 @@ class Variant:
 
     name: str
     family: str
-    schedule: str
-    block_m: int
-    block_n: int
     block_k: int
-    cluster_m: int
-    stages: int
     threads: int
-    shared_bytes: int
-    raster_rows: int
     n_multiple: int
     k_multiple: int
     alignment_bytes: int
     entries: tuple[tuple[str, str], ...]
-    widths: tuple[tuple[str, tuple[int, ...]], ...]
-    boxes: tuple[tuple[str, tuple[int, int, int]], ...]
     registers: int
     cubin: str
     sha256: str
@@ -82,21 +65,20 @@ class Variant:
     def entry(self, major: str) -> str:
         return dict(self.entries)[major]
 
-    def box(self, operand: str) -> tuple[int, int, int]:
-        return dict(self.boxes)[operand]
-
     @property
     def gated(self) -> bool:
-        """Whether it computes a SwiGLU; "plain" kernels compute the down projection."""
-        return self.family != "plain"
+        """Whether it computes a SwiGLU; the others compute the down projection."""
+        return self.family not in PLAIN_FAMILIES
 
-    def rows(self, m: int) -> int:
-        """Rows of clusters that cover M."""
-        return -(-m // (self.block_m * self.cluster_m))
+    @property
+    def most_shared(self) -> int:
+        """Dynamic shared memory that a CTA may ask for (bytes)."""
+        raise NotImplementedError
 
-    def columns(self, m: int, n: int, major: str, resident: int) -> Columns:
-        """How to cut N into columns of tiles when `resident` clusters run at once."""
-        return columns.best(n, self.rows(m), resident, dict(self.widths)[major])
+    @property
+    def tiles_a_cluster(self) -> int:
+        """Tiles of the result that a cluster computes at once."""
+        return 1
 
     def takes(self, problem: Problem) -> bool:
         """Whether it is made for this kind of weights: one, a pair, packed, along K or N."""
@@ -127,20 +109,114 @@ class Variant:
         return problem.tma_obstacle()
 
 
+@dataclass(frozen=True)
+class TileVariant(Variant):
+    """A kernel of tiles of the result: tokens are the MMA's M.
+
+    Attributes
+    ----------
+    schedule : str
+        "pingpong" or "cooperative".
+    block_m, block_n : int
+        The tile of the result that one CTA computes (elements).
+    cluster_m : int
+        CTAs of a cluster, along M.
+    stages : int
+        Tiles of X and of the weights in flight.
+    shared_bytes : int
+        Dynamic shared memory per CTA.
+    raster_rows : int
+        Rows of clusters walked before the next column, unless selection says otherwise.
+    widths : tuple of (str, tuple of int)
+        Weight layout -> widths that a column of tiles can have, `block_n` first.
+    boxes : tuple of (str, (int, int, int))
+        TMA box of each operand, as (contiguous elements, rows, bytes of swizzle span).
+    """
+
+    schedule: str
+    block_m: int
+    block_n: int
+    cluster_m: int
+    stages: int
+    shared_bytes: int
+    raster_rows: int
+    widths: tuple[tuple[str, tuple[int, ...]], ...]
+    boxes: tuple[tuple[str, tuple[int, int, int]], ...]
+
+    @property
+    def most_shared(self) -> int:
+        return self.shared_bytes
+
+    @property
+    def tiles_a_cluster(self) -> int:
+        return self.cluster_m
+
+    def box(self, operand: str) -> tuple[int, int, int]:
+        return dict(self.boxes)[operand]
+
+    def rows(self, m: int) -> int:
+        """Rows of clusters that cover M."""
+        return -(-m // (self.block_m * self.cluster_m))
+
+    def columns(self, m: int, n: int, major: str, resident: int) -> Columns:
+        """How to cut N into columns of tiles when `resident` clusters run at once."""
+        return columns.best(n, self.rows(m), resident, dict(self.widths)[major])
+
+
+@dataclass(frozen=True)
+class DecodeVariant(Variant):
+    """A kernel for few tokens: rows of the weights are the MMA's M, tokens its N.
+
+    How its work is cut is said at each launch (`decode.Split`).
+
+    Attributes
+    ----------
+    tokens : int
+        Columns of the MMA; more tokens are walked in tiles of so many.
+    mma_rows, max_rows : int
+        Rows of the weights that a warpgroup multiplies at once, and that a tile may have.
+    max_ranks : int
+        CTAs of a cluster, which share K.
+    max_stages : int
+        Steps of K in flight.
+    ctas : int
+        CTAs that find registers on an SM.
+    barrier_bytes, chunk : int
+        What shared memory is computed with: of barriers, and tokens whose sums are sent at a time.
+    """
+
+    tokens: int
+    mma_rows: int
+    max_rows: int
+    max_ranks: int
+    max_stages: int
+    ctas: int
+    barrier_bytes: int
+    chunk: int
+
+    @property
+    def most_shared(self) -> int:
+        return SHARED_BYTES
+
+
 def _parse(row: dict[str, Any], folder: Path) -> Variant:
     entries = row["entries"]
-    plain = (
-        "name family schedule block_m block_n block_k cluster_m stages threads shared_bytes "
-        "raster_rows sha256"
-    )
-    return Variant(
-        **{field: row[field] for field in plain.split()},
+    common = {field: row[field] for field in ("name", "family", "block_k", "threads", "sha256")}
+    common |= {
         **row["limits"],
-        cubin=str(folder / row["cubin"]),
-        entries=tuple((major, entry["name"]) for major, entry in entries.items()),
+        "cubin": str(folder / row["cubin"]),
+        "entries": tuple((major, entry["name"]) for major, entry in entries.items()),
+        "registers": max(entry["registers"] for entry in entries.values()),
+    }
+    if row["family"] in DECODE_FAMILIES:
+        own = "tokens mma_rows max_rows max_ranks max_stages ctas barrier_bytes chunk"
+        return DecodeVariant(**common, **{field: row[field] for field in own.split()})
+    own = "schedule block_m block_n cluster_m stages shared_bytes raster_rows"
+    return TileVariant(
+        **common,
+        **{field: row[field] for field in own.split()},
         widths=tuple((major, tuple(widths)) for major, widths in row["widths"].items()),
         boxes=tuple((operand, (box[0], box[1], box[2])) for operand, box in row["boxes"].items()),
-        registers=max(entry["registers"] for entry in entries.values()),
     )
 
 

@@ -129,9 +129,13 @@ struct Kernel {
 }  // namespace cuswiglu::decode
 
 // One instance; as in kernel.cuh, plain values are packed and never a C++ structure. CTAS of them
-// find registers on an SM. BARRIER_BYTES and CHUNK are what the launch computes shared memory with.
-#define CUSWIGLU_DECODE_ENTRY(NAME, GATED, TOKENS, MAJOR, CTAS, BARRIER_BYTES, CHUNK)             \
+// find registers on an SM; what is behind it is in the manifest for the launch.
+#define CUSWIGLU_DECODE_ENTRY(NAME, GATED, TOKENS, MAJOR, CTAS, THREADS, MMA_ROWS, MAX_STAGES,    \
+                              BARRIER_BYTES, CHUNK)                                               \
   using NAME##_traits = cuswiglu::decode::Traits<GATED, TOKENS, cute::GMMA::Major::MAJOR>;        \
+  static_assert(NAME##_traits::kThreads == THREADS, "manifest: threads");                         \
+  static_assert(NAME##_traits::kMmaRows == MMA_ROWS, "manifest: rows");                           \
+  static_assert(NAME##_traits::kMaxStages == MAX_STAGES, "manifest: stages");                     \
   static_assert(NAME##_traits::kBarrierBytes == BARRIER_BYTES, "manifest: shared memory");        \
   static_assert(NAME##_traits::kChunk == CHUNK, "manifest: shared memory");                       \
   extern "C" __global__ void __launch_bounds__(NAME##_traits::kThreads, CTAS)                     \

@@ -38,7 +38,6 @@ struct Traits {
   static constexpr int kXBoxes = kStepK / kBlockK;
   static constexpr int kXBytes = kTokens * kRowBytes;
   static constexpr int kMmaRows = 64;
-  static constexpr int kMaxRows = 2 * kMmaRows;
   static constexpr int kMaxStages = 32;
   static constexpr int kConsumerThreads = 256;
   static constexpr int kThreads = kConsumerThreads + 32;

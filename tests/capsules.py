@@ -42,12 +42,14 @@ class Versioned(ctypes.Structure):
     )
 
 
-_new = ctypes.pythonapi.PyCapsule_New
+# A handle of its own: ctypes.pythonapi is shared, and others declare arguments on it.
+_python = ctypes.PyDLL(None)
+_new = _python.PyCapsule_New
 _new.restype = ctypes.py_object
 _new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_context = ctypes.pythonapi.PyCapsule_GetContext
+_context = _python.PyCapsule_GetContext
 _context.restype, _context.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-_set_context = ctypes.pythonapi.PyCapsule_SetContext
+_set_context = _python.PyCapsule_SetContext
 _set_context.argtypes = [ctypes.py_object, ctypes.c_void_p]
 
 #: What capsules that are alive export, by their number.

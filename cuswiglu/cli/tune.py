@@ -58,11 +58,11 @@ def run(options: argparse.Namespace) -> int:
     if not device.runs_kernels:
         raise ValueError(f"tune needs a Hopper GPU (compute capability 9.0), got {device.name}")
     path = options.output or tuned.cache_path()
-    measured: dict[tuning.Shape, dict[tuple[str, int], float]] = {}
+    measured: dict[tuning.Shape, dict[tuning.Tried, float]] = {}
     for shape in _progress(shapes):
         measured[shape] = tuning.measure(shape, rounds=options.rounds, everything=options.fit)
         _, entry = tuning.best(shape, measured[shape])
-        portable = measured[shape][select.PORTABLE, 0]
+        portable = measured[shape][tuning.PORTABLE]
         print(
             f"M={shape.m} N={shape.n} K={shape.k} {'gate and up' if shape.gated else 'down'}: "
             f"{entry.variant} {entry.us:.1f} us, {portable / entry.us:.2f} of cuBLAS's speed",
