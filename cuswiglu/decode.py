@@ -21,6 +21,7 @@ SHARED_BYTES = {1: ALL_SHARED_BYTES, 2: 113 << 10}  # of a CTA, where so many ar
 ATOM_ROWS = 8  # boxes along K are placed at whole swizzle atoms
 SLACK_BYTES = 7 << 10  # the MMA reads whole blocks of rows, behind a box with fewer
 LEAST_ROWS = 8  # fewer in a tile are no faster
+FEW = 16  # tokens that a split for any M is chosen for
 TILES_AT_LEAST = 3  # counts of tiles a CTA that are tried, from the fewest on
 WARPGROUP = 128  # threads
 FP32_BYTES = 4
@@ -181,6 +182,21 @@ def ranked(
         for split in splits(kernel, problem, multiprocessors)
     ]
     return sorted(found, key=lambda pair: (pair[0], dataclasses.astuple(pair[1])))
+
+
+def for_any_m(kernels: list[DecodeVariant], problem: Problem, multiprocessors: int) -> Split | None:
+    """The best split for few tokens of those that every kernel can have, so that M has no say.
+
+    Its `ctas` is what all can have; more do not change the result.
+    """
+    if not kernels:
+        return None
+    few = dataclasses.replace(problem, m=FEW)
+    for _, split in ranked(fitting(kernels, FEW), few, multiprocessors):
+        alone = dataclasses.replace(split, ctas=1)
+        if all(layout(kernel, problem, alone) is not None for kernel in kernels):
+            return alone
+    return None
 
 
 def fitting(kernels: list[DecodeVariant], m: int) -> DecodeVariant:
