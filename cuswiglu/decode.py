@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .problem import ELEMENT_BYTES, Problem
+from .problem import ELEMENT_BYTES, TMA_ALIGNMENT, Problem
 from .variant import SHARED_BYTES as ALL_SHARED_BYTES
 from .variant import DecodeVariant
 
@@ -91,7 +91,7 @@ def layout(kernel: DecodeVariant, problem: Problem, split: Split) -> Layout | No
     known = split.ranks in CLUSTER_SMS and split.ctas in SHARED_BYTES
     if not known or split.ranks > most_ranks or split.ctas > kernel.ctas:
         return None
-    if not 1 <= split.rows <= kernel.max_rows:
+    if not 1 <= split.rows <= kernel.max_rows or split.rows % _granule(problem):
         return None
     steps = -(-all_steps // split.ranks)
     items = -(-problem.n // split.rows) * -(-problem.m // kernel.tokens)
@@ -125,6 +125,11 @@ def _sums_bytes(kernel: DecodeVariant, split: Split) -> int:
     return max(exchange, sums) + sums
 
 
+def _granule(problem: Problem) -> int:
+    """What the rows of a tile are a multiple of: boxes along N begin at multiples of 16 bytes."""
+    return 1 if problem.major == "k" else TMA_ALIGNMENT // ELEMENT_BYTES
+
+
 def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
@@ -144,6 +149,7 @@ def splits(kernel: DecodeVariant, problem: Problem, multiprocessors: int) -> Ite
             fewest = -(-problem.n // (at_once * kernel.max_rows))
             for tiles in range(fewest, fewest + TILES_AT_LEAST):
                 rows = max(LEAST_ROWS, -(-problem.n // (at_once * tiles)))
+                rows = _up(rows, _granule(problem))
                 split = Split(rows, ranks, ctas)
                 if split not in seen and layout(kernel, problem, split) is not None:
                     seen.add(split)

@@ -107,8 +107,9 @@ class Sm90Plan:
 class _Shape:
     """What a launch is made of.
 
-    `columns`, and so many `rows` of `tokens`, say how the result is cut; `boxes` are of the operands
-    that have a TMA descriptor, x, the weights and out: without one, a kernel is given out's address.
+    `columns`, and so many `rows` of `tokens`, say how the result is cut; `boxes` are of the
+    operands that have a TMA descriptor, x, the weights and out: without one, a kernel is given
+    out's address.
     """
 
     columns: Columns
