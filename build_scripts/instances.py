@@ -57,7 +57,8 @@ class Instance:
     """One kernel: a CTA computes block_m x block_n elements of the result.
 
     `raster_rows` is the rows of clusters that are walked before the next column of tiles (the
-    default of a run-time argument).
+    default of a run-time argument). `narrowest` is the least width of a column of tiles, if it is
+    not what its kind can have.
     """
 
     family: str  # of FAMILIES
@@ -66,6 +67,7 @@ class Instance:
     block_n: int
     cluster_m: int
     raster_rows: int = 16
+    narrowest: int | None = None
 
     @property
     def name(self) -> str:
@@ -102,9 +104,12 @@ class Instance:
 
         Weights of a stage are moved in whole atoms of shared memory's layout.
         """
-        if self.family in ("sync", "sync-late", "sync-bare") or self.schedule != "pingpong":
-            return 0
-        if self.cluster_m == 1:  # wins where there are many waves, whose evenness matters little
+        of_its_kind = (
+            self.family not in ("sync", "sync-late", "sync-bare")
+            and self.schedule == "pingpong"
+            and self.cluster_m > 1  # without, wins where there are many waves, however uneven
+        )
+        if not of_its_kind and self.narrowest is None:
             return 0
         return {"k": 8, "p8": 8, "n": self.box_n, "p1": 0}[major]
 
@@ -114,6 +119,8 @@ class Instance:
         if not step:
             return [self.block_n]
         narrowest = min(self.block_n, max(MIN_WIDTH, self.block_n - MAX_NARROWING))
+        if self.narrowest is not None:
+            narrowest = self.block_n - (self.block_n - self.narrowest) // step * step
         return list(range(self.block_n, narrowest - 1, -step))
 
     @property
@@ -221,19 +228,23 @@ class Instance:
 
 #: Those that won on an H200 and their siblings without a cluster, and one or two of every other
 #: kind; kernels_cu/RESULTS.md has the measurements, and what was tried and lost.
-INSTANCES = tuple(
-    Instance(family, schedule, block_m, block_n, cluster_m)
-    for family, schedule, block_m, block_n, clusters in (
-        ("dual", "pingpong", 128, 96, (1, 2)),
-        ("dual", "pingpong", 128, 80, (2,)),
-        ("dual", "cooperative", 128, 128, (2,)),
-        ("interleave", "pingpong", 128, 96, (2,)),
-        ("interleave", "cooperative", 128, 128, (2,)),
-        ("sync", "pingpong", 128, 96, (1,)),
-        ("plain", "pingpong", 128, 128, (1, 2)),
-        ("plain", "pingpong", 128, 192, (2,)),
-    )
-    for cluster_m in clusters
+INSTANCES = (
+    *(
+        Instance(family, schedule, block_m, block_n, cluster_m)
+        for family, schedule, block_m, block_n, clusters in (
+            ("dual", "pingpong", 128, 96, (1, 2)),
+            ("dual", "pingpong", 128, 80, (2,)),
+            ("dual", "cooperative", 128, 128, (2,)),
+            ("interleave", "pingpong", 128, 96, (2,)),
+            ("interleave", "cooperative", 128, 128, (2,)),
+            ("sync", "pingpong", 128, 96, (1,)),
+            ("plain", "pingpong", 128, 128, (1, 2)),
+            ("plain", "pingpong", 128, 192, (2,)),
+        )
+        for cluster_m in clusters
+    ),
+    # For 65 to 256 tokens: narrow tiles, so that one row or two of them fill all SMs.
+    Instance("dual", "cooperative", 128, 64, 1, narrowest=32),
 )
 
 #: Kernel-1 with the activation elsewhere and without it: not in the package, for they are slower or
