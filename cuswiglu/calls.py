@@ -144,6 +144,10 @@ class ReadyCall:
         self._out = _without_memory(out)
         self._out_reach = arrays.span(self._out)
 
+    def load_weights_ahead(self) -> None:
+        """As `Sm90Plan.load_weights_ahead`, of gate and up; down's are already."""
+        self._first.load_weights_ahead()
+
     def __call__(self, x: Any, weights: Addresses, down: Any, out: Any, stream: Any) -> Any:
         """Launch on arrays of the kind that the call was made ready for.
 

@@ -132,6 +132,7 @@ def _call(
         gate_up = problem.gate_up(gate, up, stream)
         projection = arrays.view("w_down", *down) if down else None
         problem.check_gate_up(gate_up, projection)
+        select.check_name(variant)
         result = first_call(view, gate_up, projection, target, variant, stream, key, _ready)
     if out is not None:
         return out
@@ -150,10 +151,9 @@ def first_call(
 ) -> Any:
     """swiglu, or mlp where there is `down`, of weights that are checked already.
 
-    What later calls with this key need is kept in `ready`, if a kernel of ours computes gate and
-    up.
+    `variant` is a known name, or `select.BATCH`. What later calls with this key need is kept in
+    `ready`, if a kernel of ours computes gate and up.
     """
-    select.check_name(variant)
     problem.check_x(x, gate_up[0])
     rows = arrays.matrix(x)
     n = problem.intermediate(gate_up)
@@ -171,7 +171,8 @@ def first_call(
         first = plan.plan_for(problem.describe(rows, gate_up, between), variant)
         second = None
         if down is not None:
-            name = variant if variant in (select.PORTABLE, select.REFERENCE) else "auto"
+            of_both = select.PORTABLE, select.REFERENCE, select.BATCH
+            name = variant if variant in of_both else "auto"
             second = plan.plan_for(problem.describe(hidden, (down,), target), name)
         if isinstance(first, Sm90Plan):
             made = ReadyCall(x, gate_up, down, result, first, second)

@@ -30,11 +30,20 @@ class GatedMLP:
         calls on other streams do not.
     variant : str
         As in `cuswiglu.swiglu`.
+    deterministic : "batch", optional
+        A token's result has the same bits whatever M it comes with: one kernel family, cut in one
+        way, on a Hopper GPU; an error where that cannot be. Without it, the bits are the same for
+        the same M.
 
     Raises
     ------
     TypeError, ValueError
         Naming the argument.
+
+    Notes
+    -----
+    After its first call the weights are taken to stay as they are: they are loaded while work ahead
+    on the stream still runs. Before a call that is to see weights written in place, synchronise.
 
     Examples
     --------
@@ -43,7 +52,13 @@ class GatedMLP:
     """
 
     def __init__(
-        self, w_gate: Any, w_up: Any = None, w_down: Any = None, *, variant: str = "auto"
+        self,
+        w_gate: Any,
+        w_up: Any = None,
+        w_down: Any = None,
+        *,
+        variant: str = "auto",
+        deterministic: str | None = None,
     ) -> None:
         self._gate_up = problem.gate_up(w_gate, w_up, None)
         self._down = arrays.view("w_down", w_down)
@@ -52,7 +67,9 @@ class GatedMLP:
         self._given = (w_gate, w_up, w_down)
         self._addresses = calls.addresses_of(self._gate_up, self._down)
         self._ready: Cache[calls.Key, ReadyCall] = Cache(CACHED_CALLS)
+        self._rule = _rule(variant, deterministic)
         self.variant = variant
+        self.deterministic = deterministic
 
     @property
     def k(self) -> int:
@@ -103,13 +120,13 @@ class GatedMLP:
         taken, target, from_dlpack = x, out, None
         key: calls.Key | None
         if out is None and (kind := calls.kind(x)) is not None:
-            key = self.variant, kind
+            key = self._rule, kind
         else:
-            key = calls.key(self.variant, x, out)
+            key = calls.key(self._rule, x, out)
         if key is None or like is not None:
             from_dlpack = interop.way_back(like, x)
             taken, target = arrays.taken("x", x, stream), arrays.taken("out", out, stream)
-            key = calls.key(self.variant, taken, target)
+            key = calls.key(self._rule, taken, target)
         ready = None if key is None else self._ready.get(key)
         if ready is not None:
             result = ready(taken, self._addresses, self._down.array, target, stream)
@@ -119,11 +136,14 @@ class GatedMLP:
                 self._gate_up,
                 self._down,
                 target,
-                self.variant,
+                self._rule,
                 stream,
                 key,
                 self._ready,
             )
+            # The weights are there, and stay.
+            for made in self._ready.values():
+                made.load_weights_ahead()
         if out is not None:
             return out
         return result if from_dlpack is None else interop.handed_over(result, from_dlpack, stream)
@@ -229,6 +249,20 @@ class GatedMLP:
         if device == "cuda":
             held = [_to_device(array) for array in held]
         return cls(*held, variant=variant)
+
+
+def _rule(variant: str, deterministic: str | None) -> str:
+    """What plans are asked for."""
+    if deterministic is None:
+        return variant
+    if deterministic != "batch":
+        raise ValueError(f"deterministic must be None or 'batch', got {deterministic!r}")
+    if variant != "auto":
+        raise ValueError(
+            f"deterministic='batch' chooses the kernels itself: variant must be 'auto', got "
+            f"{variant!r}"
+        )
+    return select.BATCH
 
 
 def _check_device(device: str) -> None:

@@ -84,6 +84,10 @@ class Sm90Plan:
             self._point_at(addresses)
         self._launch(stream)
 
+    def load_weights_ahead(self) -> None:
+        """From the next launch on: no kernel that may still run writes the weights."""
+        self._arguments.integers[-1] = 1
+
     @property
     def packed(self) -> tuple[Any, Any, int]:
         """Configuration, function and arguments of the last launch, as the driver takes them."""
@@ -103,8 +107,9 @@ class Sm90Plan:
 class _Shape:
     """What a launch is made of.
 
-    `columns`, and so many `rows` of `tokens`, say how the result is cut; `boxes` are of the operands that have a TMA
-    descriptor, x, the weights and out: without one, a kernel is given out's address.
+    `columns`, and so many `rows` of `tokens`, say how the result is cut; `boxes` are of the
+    operands that have a TMA descriptor, x, the weights and out: without one, a kernel is given
+    out's address.
     """
 
     columns: Columns
@@ -180,8 +185,8 @@ def _decode(kernel: Variant, problem: Problem, choice: Choice, resident: Residen
     if split is None or laid is None:
         raise ValueError(f"{kernel.name} cannot be launched with {split} for this problem")
     # One CTA an SM takes tiles in turns, unless a few more, beside others, take all at once.
-    alone = resident.clusters(split.ranks, kernel.most_shared)
-    beside = resident.clusters(split.ranks, laid.shared_bytes)
+    alone = resident.clusters(split.cluster, kernel.most_shared)
+    beside = resident.clusters(split.cluster, laid.shared_bytes)
     all_at_once = laid.items <= min(beside, alone + alone // 8)
     span = kernel.block_k * ELEMENT_BYTES
     weight = (kernel.block_k, laid.box_rows, span)
@@ -191,7 +196,7 @@ def _decode(kernel: Variant, problem: Problem, choice: Choice, resident: Residen
         columns=uniform(problem.n, split.rows),
         rows=-(-problem.m // kernel.tokens),
         tokens=kernel.tokens,
-        cluster=split.ranks,
+        cluster=split.cluster,
         clusters=laid.items if all_at_once else min(laid.items, alone),
         shared_bytes=laid.shared_bytes,
         boxes=((kernel.block_k, laid.x_rows, span), weight, weight),
@@ -215,6 +220,7 @@ class _Arguments:
     ----------
     operands : array of four addresses
         Of descriptors, to be set before a launch.
+    integers : array
     address : int
         Of the pointers.
     """
@@ -230,7 +236,8 @@ class _Arguments:
         (ctypes.c_uint64 * len(integers)).from_address(self.address + 8 * 4)[:] = [
             values + 8 * index for index in range(1, pointers - 3)
         ]
-        (ctypes.c_int64 * len(integers)).from_address(values + 8)[:] = list(integers)
+        self.integers = (ctypes.c_int64 * len(integers)).from_address(values + 8)
+        self.integers[:] = list(integers)
 
     def point_out(self, address: int) -> None:
         """The result's address itself is the fourth argument."""

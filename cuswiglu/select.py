@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import warnings
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from .variant import DecodeVariant, Variant, variants
 
 PORTABLE = "cublas"
 REFERENCE = "numpy"
+#: What a GatedMLP asks for under deterministic="batch"; no name that `variant=` accepts.
+BATCH = "batch"
 # A plain product whose tiles fill less of their waves than this is faster on cuBLAS, which splits K
 # (H200: 0.59 of its speed where they fill 0.21, 0.91 at 0.85, 1.00 at 0.97).
 EVEN_ENOUGH = 0.92
@@ -102,6 +105,8 @@ def select(
         Under "auto" on a GPU that runs the kernels, when a limit sends the problem to the portable
         path.
     """
+    if variant == BATCH:
+        return _for_any_m(problem, device, variants() if kernels is None else kernels)
     if device is None:
         if variant not in ("auto", REFERENCE):
             check_name(variant)
@@ -179,6 +184,28 @@ def _best(
         return Choice(PORTABLE, PORTABLE, reason=reason)
     reason = f"estimated: {best.us:.1f} us in {best.waves:.2f} waves"
     return Choice("sm90", best.kernel.name, best.kernel, 0, reason, best.split)
+
+
+def _for_any_m(problem: Problem, device: DeviceInfo | None, kernels: Sequence[Variant]) -> Choice:
+    """A decode kernel, cut in one way whatever M is, so that sums are added in one order."""
+    asked = 'deterministic="batch"'
+    if device is None or not device.runs_kernels:
+        where = "arrays on the CPU" if device is None else f"arrays on {device.name}"
+        raise ValueError(
+            f"{asked} needs arrays on a Hopper GPU (compute capability 9.0), got {where}: leave it "
+            "out"
+        )
+    decoding = [kernel for kernel in kernels if isinstance(kernel, DecodeVariant)]
+    able = [kernel for kernel in decoding if kernel.obstacle(problem) is None]
+    split = decode.for_any_m(able, problem, device.multiprocessors)
+    if split is None:
+        raise ValueError(f"{asked} cannot compute this problem: {_obstacle(problem, decoding)}")
+    kernel = decode.fitting(able, problem.m)
+    for ctas in (kernel.ctas, 1):
+        chosen = dataclasses.replace(split, ctas=ctas)
+        if decode.layout(kernel, problem, chosen) is not None:
+            break
+    return Choice("sm90", kernel.name, kernel, 0, "the same sums for any M", chosen)
 
 
 def sensible(problem: Problem, able: Sequence[Variant]) -> list[Variant]:
