@@ -43,9 +43,8 @@ GATED_128 = of_tokens(128, gated=True)
 # What hypothesis draws: any sizes that a kernel takes, and any splits.
 EIGHTS = st.integers(1, 5000).map(lambda count: 8 * count)
 KERNELS_DRAWN, LAYOUTS = st.sampled_from(DECODE), st.sampled_from(["k", "n"])
-SPLITS = st.builds(
-    Split, st.integers(1, 128), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2])
-)
+ROWS = st.integers(1, 128) | st.integers(1, 16).map(lambda count: 8 * count)
+SPLITS = st.builds(Split, ROWS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2]))
 
 
 # Layouts
@@ -57,8 +56,9 @@ SPLITS = st.builds(
         (GATED_16, 4096, Split(0, 1, 1)),
         (GATED_16, 4096, Split(-8, 1, 1)),
         (GATED_16, 4096, Split(129, 1, 1)),
-        (GATED_16, 4096, Split(32, 2, 1)),
+        (GATED_16, 4096, Split(32, 4, 1)),
         (GATED_16, 4096, Split(32, 0, 1)),
+        (GATED_128, 4096, Split(32, 16, 1)),
         (PLAIN_16, 4096, Split(32, 3, 1)),
         (PLAIN_16, 4096, Split(32, 16, 1)),
         (PLAIN_16, 128, Split(32, 2, 1)),
@@ -70,7 +70,8 @@ SPLITS = st.builds(
     ],
     ids=[
         *("no rows", "negative rows", "more rows than two products"),
-        *("gate and up over two CTAs", "no CTA", "three CTAs", "more CTAs than a cluster has"),
+        *("four CTAs that share two boxes of 8 tokens", "no CTA", "16 CTAs that share X"),
+        *("three CTAs", "more CTAs than a cluster has"),
         *("more CTAs than steps of K", "eight CTAs for seven steps"),
         *("no CTA an SM", "three CTAs an SM", "more CTAs than registers", "no room for two stages"),
     ],
@@ -84,6 +85,7 @@ def test_a_split_beyond_a_limit_has_no_layout(kernel, k, refused):
     [
         (GATED_16, 4096, Split(1, 1, 1)),
         (GATED_16, 4096, Split(128, 1, 1)),
+        (GATED_16, 4096, Split(32, 2, 1)),
         (PLAIN_16, 256, Split(32, 2, 1)),
         (PLAIN_16, 129, Split(32, 2, 1)),
         (PLAIN_16, 8 * 128, Split(32, 8, 1)),
@@ -96,9 +98,24 @@ def test_a_split_at_a_limit_has_a_layout(kernel, k, split):
     assert layout(kernel, asked_of(kernel, 16, 4096, k), split) is not None
 
 
+@BY_KERNEL
+def test_tiles_of_weights_along_n_begin_at_multiples_of_16_bytes(kernel):
+    along_n, along_k = (asked_of(kernel, 16, 4096, 4096, major) for major in ("n", "k"))
+    for rows in range(1, 129):
+        split = Split(rows, 1, 1)
+        assert (layout(kernel, along_n, split) is not None) == (rows % 8 == 0)
+        assert layout(kernel, along_k, split) is not None
+
+
 def test_tiles_are_of_the_weights_and_of_tokens():
     found = layout(PLAIN_16, asked_of(PLAIN_16, 33, 1000, 4096), Split(24, 4, 1))
     assert found.items == 42 * 3
+
+
+@pytest.mark.parametrize(("cluster", "items"), [(1, 42), (2, 21), (4, 11)])
+def test_ctas_that_share_x_have_a_tile_each(cluster, items):
+    found = layout(GATED_128, asked_of(GATED_128, 33, 1000, 4096), Split(24, cluster, 1))
+    assert found.items == items
 
 
 @pytest.mark.parametrize(
@@ -106,13 +123,16 @@ def test_tiles_are_of_the_weights_and_of_tokens():
     [
         (GATED_16, 64, 1, 1),
         (GATED_16, 72, 1, 2),
+        (GATED_16, 72, 2, 2),
         (PLAIN_16, 128, 1, 1),
         (PLAIN_16, 136, 1, 2),
         (PLAIN_16, 9 * 128, 8, 2),
         (PLAIN_16, 8 * 128, 8, 1),
     ],
 )
-def test_a_step_of_k_is_two_boxes_of_weights_and_ctas_share_the_steps(kernel, k, ranks, steps):
+def test_a_step_of_k_is_two_boxes_of_weights_and_ctas_of_one_weight_share_the_steps(
+    kernel, k, ranks, steps
+):
     """Of gate and of up, or two of the only weight, one behind another."""
     assert layout(kernel, asked_of(kernel, 16, 4096, k), Split(32, ranks, 1)).steps == steps
 
@@ -142,10 +162,10 @@ def bytes_by_the_header(kernel, asked, split, stages):
     x_boxes = 1 if kernel.gated else 2
     ring = stages * (2 * weights + x_boxes * kernel.tokens * row)
     exchange = 4 * 2 * (kernel.tokens // 4) * 128
-    if split.ranks == 1:
+    if split.cluster == 1 or kernel.gated:  # no sums are sent
         return 1024 + ring, exchange
-    share = -(-split.rows // (4 * split.ranks)) * 4
-    sums = 4 * split.ranks * min(kernel.tokens, 64) * share
+    share = -(-split.rows // (4 * split.cluster)) * 4
+    sums = 4 * split.cluster * min(kernel.tokens, 64) * share
     return 1024 + ring, max(sums, exchange) + sums
 
 
@@ -182,11 +202,16 @@ def test_another_stage_would_not_fit_or_is_of_no_use(kernel, m, n, k, major, spl
 
 @BY_KERNEL
 @pytest.mark.parametrize("rows", [1, 8, 27, 64, 65, 128])
-def test_boxes_along_k_have_the_rows_of_a_tile_and_those_along_n_are_64_wide(kernel, rows):
-    split = Split(rows, 1, 1)
-    found = {major: layout(kernel, asked_of(kernel, 5, 4096, 64, major), split) for major in "kn"}
-    assert found["k"].box_rows == rows
-    assert found["n"].box_rows == 64
+def test_boxes_along_k_have_the_rows_of_a_tile(kernel, rows):
+    found = layout(kernel, asked_of(kernel, 5, 4096, 64), Split(rows, 1, 1))
+    assert found.box_rows == rows
+
+
+@BY_KERNEL
+@pytest.mark.parametrize("rows", [8, 64, 72, 128])
+def test_boxes_along_n_are_64_wide(kernel, rows):
+    found = layout(kernel, asked_of(kernel, 5, 4096, 64, "n"), Split(rows, 1, 1))
+    assert found.box_rows == 64
 
 
 @BY_KERNEL
@@ -194,6 +219,14 @@ def test_boxes_along_k_have_the_rows_of_a_tile_and_those_along_n_are_64_wide(ker
 def test_a_box_of_x_has_the_tokens_that_there_are(kernel, m):
     found = layout(kernel, asked_of(kernel, m, 4096, 64), Split(32, 1, 1))
     assert found.x_rows == min(m, kernel.tokens)
+
+
+@given(st.sampled_from(DECODE_GATED), st.integers(1, 300), st.sampled_from([2, 4, 8]))
+def test_ctas_that_share_x_load_all_of_it_in_boxes_of_whole_atoms(kernel, m, cluster):
+    found = layout(kernel, asked_of(kernel, m, 4096, 4096), Split(32, cluster, 1))
+    if found is not None:
+        assert found.x_rows % 8 == 0
+        assert min(m, kernel.tokens) <= cluster * found.x_rows <= kernel.tokens
 
 
 # Clusters
@@ -213,7 +246,7 @@ def test_two_ctas_an_sm_let_clusters_cover_all_sms(ranks, count):
 def test_there_is_room_for_a_cluster_and_never_for_more_than_there_are_sms(split, sms):
     found = clusters(split, sms)
     assert found >= 1
-    assert found * split.ranks <= max(sms, split.ranks)
+    assert found * split.cluster <= max(sms, split.cluster)
 
 
 # Splits
@@ -261,17 +294,18 @@ def test_clusters_that_take_tiles_in_turns_have_as_many_each(kernel, sms):
         for split in splits(kernel, asked, sms):
             if split.rows == decode.LEAST_ROWS:  # so few that some clusters get none
                 continue
-            at_once = clusters(split, sms)
+            at_once = clusters(split, sms) * (split.cluster if kernel.gated else 1)
             tiles = -(-asked.n // split.rows)
             rounds = -(-tiles // at_once)
             # One row less would give another round.
             assert -(-asked.n // (split.rows - 1)) > rounds * at_once, (name, split)
 
 
-def test_only_one_weight_shares_k():
+def test_clusters_of_one_weight_share_k_and_those_of_gate_and_up_the_boxes_of_x():
     for kernel in DECODE:
-        ranks = {split.ranks for split in splits(kernel, asked_of(kernel, 1, 4096, 4096), SMS)}
-        assert ranks == ({1} if kernel.gated else {1, 2, 4, 8})
+        found = {split.cluster for split in splits(kernel, asked_of(kernel, 1, 4096, 4096), SMS)}
+        boxes = {count for count in (1, 2, 4) if 8 * count <= kernel.tokens}
+        assert found == (boxes if kernel.gated else {1, 2, 4, 8})
 
 
 # Estimates

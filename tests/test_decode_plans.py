@@ -24,9 +24,11 @@ BY_MAJOR = pytest.mark.parametrize("major", ["k", "n"])
 BY_CASE = pytest.mark.parametrize(
     ("kernel", "split"),
     [
-        *((kernel, Split(27, 1, 1)) for kernel in DECODE),
+        *((kernel, Split(24, 1, 1)) for kernel in DECODE),
         *((kernel, Split(8, 1, kernel.ctas)) for kernel in DECODE),
-        *((kernel, Split(100, ranks, 1)) for kernel in DECODE_PLAIN for ranks in (2, 4, 8)),
+        *((kernel, Split(104, ranks, 1)) for kernel in DECODE_PLAIN for ranks in (2, 4, 8)),
+        *((kernel, Split(72, 2, 1)) for kernel in DECODE_GATED[1:]),
+        *((kernel, Split(40, 4, 1)) for kernel in DECODE_GATED[2:]),
     ],
     ids=lambda value: name_of(value) if not isinstance(value, Split) else f"{value}"[5:],
 )
@@ -73,15 +75,15 @@ def launch_of(gpu, kernel, split, *, weights_ahead=None, **sizes):
 
 
 @BY_CASE
-def test_a_grid_is_of_clusters_that_share_k(gpu, kernel, split):
+def test_a_grid_is_of_clusters_that_share_k_or_x(gpu, kernel, split):
     found, _ = launch_of(gpu, kernel, split)
     laid = decode.layout(kernel, problem_of(kernel), split)
-    tiles = -(-N // split.rows) * -(-M // kernel.tokens)
-    assert laid.items == tiles
-    ranks, count, depth = found.grid
-    assert (ranks, depth) == (split.ranks, 1)
-    assert found.cluster == (split.ranks, 1, 1)
-    assert count <= tiles
+    sharers = split.cluster if kernel.gated else 1
+    items = -(-N // (split.rows * sharers)) * -(-M // kernel.tokens)
+    assert laid.items == items
+    # More than there is room for at once take turns.
+    assert found.grid == (split.cluster, min(items, SMS // split.cluster), 1)
+    assert found.cluster == (split.cluster, 1, 1)
     assert found.threads == 288
     assert found.shared_bytes == laid.shared_bytes
     assert found.overlapping
@@ -107,6 +109,7 @@ def problem_of(kernel, major="k"):
         (Split(8, 2, 2), 74, 74),
         (Split(8, 2, 2), 75, 66),
         (Split(8, 8, 1), 40, 16),
+        (Split(8, 8, 2), 18, 18),
     ],
 )
 def test_clusters_take_tiles_in_turns_but_where_a_few_more_fit_beside_the_others(
@@ -114,7 +117,7 @@ def test_clusters_take_tiles_in_turns_but_where_a_few_more_fit_beside_the_others
 ):
     """A turn of its own for each, on up to an eighth more than there are alone on their SMs."""
     found, _ = launch_of(gpu, PLAIN_16, split, m=16, n=8 * tiles, k=64 * 256)
-    assert found.grid == (split.ranks, clusters, 1)
+    assert found.grid == (split.cluster, clusters, 1)
 
 
 def test_tiles_of_tokens_are_taken_in_turns_too(gpu):
@@ -122,6 +125,12 @@ def test_tiles_of_tokens_are_taken_in_turns_too(gpu):
     assert found.grid == (1, 132, 1)
     found, _ = launch_of(gpu, GATED_16, Split(8, 1, 1), m=32, n=8 * 50)
     assert found.grid == (1, 100, 1)
+
+
+def test_ctas_that_share_x_are_as_many_in_the_last_cluster(gpu):
+    """Some of them beyond N."""
+    found, _ = launch_of(gpu, GATED_16, Split(8, 2, 1), m=16, n=8 * 51)
+    assert found.grid == (2, 26, 1)
 
 
 def test_a_gpu_with_fewer_multiprocessors_gets_a_smaller_grid(gpu):
@@ -136,7 +145,7 @@ def test_a_part_of_a_gpu_on_which_no_cluster_fits_is_an_error_that_says_so(gpu):
         launch_of(gpu, PLAIN_16, Split(8, 8, 1))
 
 
-@pytest.mark.parametrize("split", [None, Split(0, 1, 1), Split(129, 1, 1), Split(8, 2, 1)])
+@pytest.mark.parametrize("split", [None, Split(0, 1, 1), Split(129, 1, 1), Split(8, 4, 1)])
 def test_without_a_split_that_can_be_launched_there_is_no_plan(gpu, split):
     with pytest.raises(ValueError, match=f"{GATED_16.name} cannot be launched with"):
         planned(gpu, GATED_16, split, operands(GATED_16))
@@ -159,9 +168,12 @@ def test_three_descriptors_say_where_x_and_the_weights_are_and_how_they_are_cut(
     """A kernel with one weight ignores the third, which is of the same."""
     found, (x, weights, _) = launch_of(gpu, kernel, split, major=major)
     assert found.entry == kernel.entry(major)
+    tokens = min(M, kernel.tokens)
+    if kernel.gated and split.cluster > 1:  # a part for each CTA, of whole atoms of 8 rows
+        tokens = -(-tokens // (8 * split.cluster)) * 8
     lies, box = ((K, N), (64, split.rows)) if major == "k" else ((N, K), (64, 64))
     expected = [
-        (x, (K, M), (64, min(M, kernel.tokens))),
+        (x, (K, M), (64, tokens)),
         (weights[0], lies, box),
         (weights[-1], lies, box),
     ]
@@ -172,12 +184,19 @@ def test_three_descriptors_say_where_x_and_the_weights_are_and_how_they_are_cut(
         assert described_so.element_strides == (1, 1)
 
 
+@pytest.mark.parametrize("rows", [1, 27, 65, 127])
+def test_boxes_of_weights_along_k_have_any_rows(gpu, rows):
+    found, _ = launch_of(gpu, GATED_16, Split(rows, 1, 1))
+    assert [described_so.box for described_so in found.maps[1:]] == [(64, rows)] * 2
+    assert found.named["rows"] == rows
+
+
 @BY_MAJOR
 def test_descriptors_walk_padded_rows(gpu, major):
     _, _, out = operands(GATED_16)
     x = device_poisoned(M, K + 8)[:, :K]
     weights = [on_device(weight(K, N, major, pad=pad)) for pad in (16, 24)]
-    _, call = planned(gpu, GATED_16, Split(27, 1, 1), (x, weights, out))
+    _, call = planned(gpu, GATED_16, Split(24, 1, 1), (x, weights, out))
     width = K if major == "k" else N
     maps = call(x, weights, out).maps
     assert [found.row_bytes // 2 for found in maps] == [K + 8, width + 16, width + 24]
@@ -245,6 +264,17 @@ def test_a_later_call_encodes_what_moved_and_has_the_new_address_of_out(gpu, mov
     found = call(x, [gate, up], out)
     assert encoded(gpu) == [now[name].data.ptr for name in moved if name != "out"]
     assert list(found.addresses) == [array.data.ptr for array in now.values()]
+
+
+def test_from_a_moment_on_weights_may_be_loaded_ahead(gpu):
+    """As a GatedMLP says of its own, and of nothing else that a kernel is told."""
+    given = operands(GATED_16)
+    made, call = planned(gpu, GATED_16, Split(24, 1, 1), given)
+    before = call(*given)
+    made.load_weights_ahead()
+    after = call(*given)
+    assert (before.named.pop("weights_ahead"), after.named.pop("weights_ahead")) == (0, 1)
+    assert before == after
 
 
 def test_an_out_that_comes_back_is_written_again(gpu):
