@@ -12,7 +12,7 @@ DECODE_FAMILIES = {"decode": True, "decode-plain": False}
 THREADS = 288  # two consumer warpgroups and a producer warp
 MMA_ROWS = 64
 MAX_ROWS = 2 * MMA_ROWS
-MAX_CLUSTER = 8  # CTAs of a cluster that every Hopper GPU takes
+MAX_RANKS = 8  # CTAs of a cluster that every Hopper GPU takes
 MAX_STAGES = 32
 BARRIER_BYTES = 1024
 MAX_CHUNK = 64
@@ -52,7 +52,7 @@ class DecodeInstance:
             "tokens": self.tokens,
             "mma_rows": MMA_ROWS,
             "max_rows": MAX_ROWS,
-            "max_cluster": MAX_CLUSTER,
+            "max_ranks": MAX_RANKS,
             "max_stages": MAX_STAGES,
             "ctas": self.ctas,
             "barrier_bytes": BARRIER_BYTES,

@@ -27,13 +27,11 @@ WARPGROUP = 128  # threads
 FP32_BYTES = 4
 #: Of 132 SMs, those on which clusters of 4 and 8 find room, at one CTA an SM (an H200's driver
 #: says 30 and 15 clusters).
-SHARERS = (1, 2, 4)
 CLUSTER_SMS = {1: 132, 2: 132, 4: 120, 8: 120}
 
 # The cost model, fitted to 560 launches of Qwen-2.5's shapes at 1 to 128 tokens on an H200 (its
 # choices are within 1.1% of the best split in the mean). Microseconds; bytes each.
 RATE = 35_650.0  # bytes an SM loads
-L2_RATE = 200_000.0  # and of X, which all load
 STAGE_US = 0.845  # until a stage comes back
 STEP_US = 0.0235  # a box of a step, at least, and more by the tokens
 LAUNCH_US = {1: 3.2, 2: 2.8}  # with so many CTAs' room on an SM: two overlap
@@ -49,15 +47,15 @@ class Split:
     ----------
     rows : int
         Of the weights, in a tile.
-    cluster : int
-        CTAs that share K (one weight), or loads of X (gate and up).
+    ranks : int
+        CTAs of a cluster, which share K.
     ctas : int
         CTAs that an SM's shared memory has room for: with 2, the next kernel on the stream starts
         beside this one; with 1, more stages are in flight.
     """
 
     rows: int
-    cluster: int
+    ranks: int
     ctas: int
 
 
@@ -68,10 +66,9 @@ class Layout:
     Attributes
     ----------
     items : int
-        For the clusters to take: tiles of weights, or as many side by side as share X, times tiles
-        of tokens.
+        Tiles of weights times tiles of tokens, for the clusters to take.
     steps : int
-        Of K, for the CTA with the most.
+        Of K, for the rank with the most.
     stages : int
     shared_bytes : int
     box_rows, x_rows : int
@@ -90,18 +87,14 @@ def layout(kernel: DecodeVariant, problem: Problem, split: Split) -> Layout | No
     """The layout of a split; None if it cannot be launched."""
     step_k = kernel.block_k * (1 if problem.gated else 2)
     all_steps = -(-problem.k // step_k)
-    ranks, sharers = (1, split.cluster) if problem.gated else (split.cluster, 1)
-    known = split.cluster in CLUSTER_SMS and split.ctas in SHARED_BYTES
-    if not known or split.cluster > kernel.max_cluster or split.ctas > kernel.ctas:
-        return None
-    if ranks > all_steps or sharers * ATOM_ROWS > kernel.tokens:
+    most_ranks = 1 if problem.gated else min(all_steps, kernel.max_ranks)
+    known = split.ranks in CLUSTER_SMS and split.ctas in SHARED_BYTES
+    if not known or split.ranks > most_ranks or split.ctas > kernel.ctas:
         return None
     if not 1 <= split.rows <= kernel.max_rows or split.rows % _granule(problem):
         return None
-    steps = -(-all_steps // ranks)
-    tiles = -(-problem.n // split.rows)
-    items = -(-tiles // sharers) * -(-problem.m // kernel.tokens)
-    tokens = min(problem.m, kernel.tokens)
+    steps = -(-all_steps // split.ranks)
+    items = -(-problem.n // split.rows) * -(-problem.m // kernel.tokens)
     along_k = problem.major == "k"
     room = _up(split.rows, ATOM_ROWS if along_k else kernel.mma_rows)
     row_bytes = kernel.block_k * ELEMENT_BYTES
@@ -118,17 +111,17 @@ def layout(kernel: DecodeVariant, problem: Problem, split: Split) -> Layout | No
         stages=stages,
         shared_bytes=kernel.barrier_bytes + stages * stage_bytes + tail,
         box_rows=split.rows if along_k else kernel.mma_rows,
-        x_rows=tokens if sharers == 1 else _up(-(-tokens // sharers), ATOM_ROWS),
+        x_rows=min(problem.m, kernel.tokens),
     )
 
 
 def _sums_bytes(kernel: DecodeVariant, split: Split) -> int:
     """What the warpgroups exchange, then sums to be sent in its place; and sums received."""
     exchange = 2 * (kernel.tokens // 4) * WARPGROUP * FP32_BYTES
-    if split.cluster == 1 or kernel.gated:
+    if split.ranks == 1:
         return exchange
-    share = _up(-(-split.rows // split.cluster), 4)
-    sums = split.cluster * kernel.chunk * share * FP32_BYTES
+    share = _up(-(-split.rows // split.ranks), 4)
+    sums = split.ranks * kernel.chunk * share * FP32_BYTES
     return max(exchange, sums) + sums
 
 
@@ -143,23 +136,21 @@ def _up(value: int, multiple: int) -> int:
 
 def clusters(split: Split, multiprocessors: int) -> int:
     """Clusters that take items at once."""
-    one = max(1, CLUSTER_SMS[split.cluster] * multiprocessors // 132 // split.cluster)
-    return max(one, multiprocessors // split.cluster) if split.ctas == 2 else one
+    one = max(1, CLUSTER_SMS[split.ranks] * multiprocessors // 132 // split.ranks)
+    return max(one, multiprocessors // split.ranks) if split.ctas == 2 else one
 
 
 def splits(kernel: DecodeVariant, problem: Problem, multiprocessors: int) -> Iterator[Split]:
     """Splits worth trying: every CTA gets the same number of tiles, of as even rows as can be."""
     seen = set()
     for ctas in SHARED_BYTES:
-        for cluster in SHARERS if problem.gated else CLUSTER_SMS:
-            at_once = clusters(Split(1, cluster, ctas), multiprocessors)
-            if problem.gated:
-                at_once *= cluster
+        for ranks in (1,) if problem.gated else (1, 2, 4, 8):
+            at_once = clusters(Split(1, ranks, ctas), multiprocessors)
             fewest = -(-problem.n // (at_once * kernel.max_rows))
             for tiles in range(fewest, fewest + TILES_AT_LEAST):
                 rows = max(LEAST_ROWS, -(-problem.n // (at_once * tiles)))
                 rows = _up(rows, _granule(problem))
-                split = Split(rows, cluster, ctas)
+                split = Split(rows, ranks, ctas)
                 if split not in seen and layout(kernel, problem, split) is not None:
                     seen.add(split)
                     yield split
@@ -177,13 +168,12 @@ def microseconds(
     weights = 2 * split.rows * kernel.block_k * ELEMENT_BYTES  # of a step
     of_one = steps * weights / RATE
     of_all = sum(w.rows * w.columns for w in problem.weights) * ELEMENT_BYTES
-    x = (boxes - 2) * laid.x_rows * kernel.block_k * ELEMENT_BYTES
-    loads = max(of_one, of_all / (RATE * multiprocessors), of_one + steps * x / L2_RATE)
+    loads = max(of_one, of_all / (RATE * multiprocessors))
     flight = steps * STAGE_US / max(laid.stages - 0.7, 0.3)
     blocks = -(-split.rows // kernel.mma_rows)
     products = steps * boxes * STEP_US * (1 + blocks * kernel.tokens / 64)
     reduction = 0.0
-    if split.cluster > 1 and not problem.gated:
+    if split.ranks > 1:
         tokens = min(problem.m, kernel.tokens)
         reduction = rounds * (CLUSTER_US + SUM_US * tokens * split.rows)
     return LAUNCH_US[split.ctas] + math.hypot(loads, flight, products) + reduction

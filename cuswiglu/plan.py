@@ -185,8 +185,8 @@ def _decode(kernel: Variant, problem: Problem, choice: Choice, resident: Residen
     if split is None or laid is None:
         raise ValueError(f"{kernel.name} cannot be launched with {split} for this problem")
     # One CTA an SM takes tiles in turns, unless a few more, beside others, take all at once.
-    alone = resident.clusters(split.cluster, kernel.most_shared)
-    beside = resident.clusters(split.cluster, laid.shared_bytes)
+    alone = resident.clusters(split.ranks, kernel.most_shared)
+    beside = resident.clusters(split.ranks, laid.shared_bytes)
     all_at_once = laid.items <= min(beside, alone + alone // 8)
     span = kernel.block_k * ELEMENT_BYTES
     weight = (kernel.block_k, laid.box_rows, span)
@@ -196,7 +196,7 @@ def _decode(kernel: Variant, problem: Problem, choice: Choice, resident: Residen
         columns=uniform(problem.n, split.rows),
         rows=-(-problem.m // kernel.tokens),
         tokens=kernel.tokens,
-        cluster=split.cluster,
+        cluster=split.ranks,
         clusters=laid.items if all_at_once else min(laid.items, alone),
         shared_bytes=laid.shared_bytes,
         boxes=((kernel.block_k, laid.x_rows, span), weight, weight),

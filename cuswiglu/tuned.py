@@ -121,8 +121,8 @@ def parse(text: str) -> Table:
 def _entry(row: dict[str, Any]) -> Entry:
     split = None
     if "split" in row:
-        rows, cluster, ctas = (int(number) for number in row["split"])
-        split = Split(rows, cluster, ctas)
+        rows, ranks, ctas = (int(number) for number in row["split"])
+        split = Split(rows, ranks, ctas)
     return Entry(str(row["variant"]), int(row["raster_rows"]), float(row["us"]), split)
 
 

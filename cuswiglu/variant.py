@@ -175,8 +175,8 @@ class DecodeVariant(Variant):
         Columns of the MMA; more tokens are walked in tiles of so many.
     mma_rows, max_rows : int
         Rows of the weights that a warpgroup multiplies at once, and that a tile may have.
-    max_cluster : int
-        CTAs that share K, or X.
+    max_ranks : int
+        CTAs of a cluster, which share K.
     max_stages : int
         Steps of K in flight.
     ctas : int
@@ -188,7 +188,7 @@ class DecodeVariant(Variant):
     tokens: int
     mma_rows: int
     max_rows: int
-    max_cluster: int
+    max_ranks: int
     max_stages: int
     ctas: int
     barrier_bytes: int
@@ -209,7 +209,7 @@ def _parse(row: dict[str, Any], folder: Path) -> Variant:
         "registers": max(entry["registers"] for entry in entries.values()),
     }
     if row["family"] in DECODE_FAMILIES:
-        own = "tokens mma_rows max_rows max_cluster max_stages ctas barrier_bytes chunk"
+        own = "tokens mma_rows max_rows max_ranks max_stages ctas barrier_bytes chunk"
         return DecodeVariant(**common, **{field: row[field] for field in own.split()})
     own = "schedule block_m block_n cluster_m stages shared_bytes raster_rows"
     return TileVariant(

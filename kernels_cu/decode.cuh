@@ -5,8 +5,7 @@
 //
 // Work: the weights' rows (columns of the result) are cut into tiles of `rows`, a run-time argument,
 // so that all SMs get the same bytes. The down projection has few rows: its K is cut into a part for
-// each CTA of a cluster. With gate and up, the CTAs of a cluster have tiles side by side, and share X:
-// each loads some of its rows for all.
+// each CTA of a cluster.
 //
 // Warp roles (288 threads, persistent over tiles)
 //   warps 0-3, 4-7  consumer warpgroups 0 and 1: WGMMA, sums, activation, store. Tiles of more than
@@ -15,8 +14,8 @@
 //   warp 8          producer: one thread issues every TMA load
 //
 // Barriers (shared memory)
-//   full[stage]     1 arrival (producer), and the stage's bytes, of X from all that share it
-//   empty[stage]    1 arrival a consumer warp of each CTA that shares X
+//   full[stage]     1 arrival (producer), and the stage's bytes
+//   empty[stage]    1 arrival a consumer warp
 //   sums_full       1 arrival (own consumer), and the bytes of sums that the cluster's CTAs send
 //   sums_free       1 arrival a CTA of the cluster: the sums it was sent are read
 //   named           one among the consumers
@@ -51,13 +50,13 @@ struct Kernel {
       CUTLASS_PRAGMA_NO_UNROLL
       for (int stage = 0; stage < cta.stages; ++stage) {
         cta.barriers.full[stage].init(1);
-        cta.barriers.empty[stage].init(Traits::kConsumerThreads / 32 * cta.sharers);
+        cta.barriers.empty[stage].init(Traits::kConsumerThreads / 32);
       }
       cta.barriers.sums_full.init(1);
       cta.barriers.sums_free.init(cta.ranks);
       cutlass::arch::fence_barrier_init();
     }
-    if (gridDim.x > 1) {
+    if (cta.ranks > 1) {
       cute::cluster_arrive_relaxed();
       cute::cluster_wait();
     } else {

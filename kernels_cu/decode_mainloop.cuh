@@ -41,11 +41,10 @@ struct Mainloop {
     }
   }
 
-  CUTLASS_DEVICE static void load_weights(Cta const& cta, int stage, int n, int step,
+  CUTLASS_DEVICE static void load_weights(Cta const& cta, int stage, int n, int step, int tokens,
                                           InputMaps const& maps) {
     auto& full = cta.barriers.full[stage];
-    int const x_rows = Traits::kXBoxes * cta.sharers * cta.x_rows;
-    full.arrive_and_expect_tx((2 * cta.box_rows + x_rows) * Traits::kRowBytes);
+    full.arrive_and_expect_tx((2 * cta.box_rows + Traits::kXBoxes * tokens) * Traits::kRowBytes);
     weight_boxes(cta, n, step, maps,
                  [&](cute::TmaDescriptor const& map, int which, int offset, int inner, int outer) {
       cute::SM90_TMA_LOAD_2D::copy(&map, reinterpret_cast<uint64_t*>(&full),
@@ -67,14 +66,6 @@ struct Mainloop {
 
   CUTLASS_DEVICE static void load_x(Cta const& cta, int stage, int token, int step,
                                     InputMaps const& maps) {
-    if (cta.sharers > 1) {
-      int const first = cta.rank * cta.x_rows;
-      cute::SM90_TMA_LOAD_MULTICAST_2D::copy(
-          &maps.x, reinterpret_cast<uint64_t*>(&cta.barriers.full[stage]),
-          uint16_t((1 << cta.sharers) - 1), uint64_t(cute::TMA::CacheHintSm90::EVICT_LAST),
-          cta.x(stage, 0) + first * Traits::kBlockK, step * Traits::kStepK, token + first);
-      return;
-    }
     CUTLASS_PRAGMA_UNROLL
     for (int which = 0; which < Traits::kXBoxes; ++which) {
       cute::SM90_TMA_LOAD_2D::copy(
@@ -87,13 +78,14 @@ struct Mainloop {
   CUTLASS_DEVICE static void produce(Cta const& cta, Arguments const& args,
                                      InputMaps const& maps) {
     int const first = int(blockIdx.y);
+    int const tokens = args.m < Traits::kTokens ? args.m : Traits::kTokens;  // of a TMA box of X
     int armed = 0;
     if (first < cta.items) {
       int const n = cta.item(first, args.rows).n;
       if (args.weights_ahead) {
         int const early = min(cta.steps, cta.stages);
         CUTLASS_PRAGMA_NO_UNROLL
-        for (; armed < early; ++armed) load_weights(cta, armed, n, armed, maps);
+        for (; armed < early; ++armed) load_weights(cta, armed, n, armed, tokens, maps);
       }
       int const further = Traits::kPrefetchBytes / (2 * cta.weight_bytes);
       int const last = (args.weights_ahead ? armed : cta.stages) + further;
@@ -112,17 +104,10 @@ struct Mainloop {
           --armed;
         } else {
           cta.barriers.empty[stage.index].wait(stage.phase ^ 1);
-          load_weights(cta, stage.index, item.n, step, maps);
+          load_weights(cta, stage.index, item.n, step, tokens, maps);
         }
         load_x(cta, stage.index, item.token, step, maps);
         stage.next(cta.stages);
-      }
-    }
-    // Before it exits: every stage has come back, so no sharer will arrive here any more.
-    if (cta.sharers > 1) {
-      CUTLASS_PRAGMA_NO_UNROLL
-      for (int i = 0; i < cta.stages; ++i, stage.next(cta.stages)) {
-        cta.barriers.empty[stage.index].wait(stage.phase ^ 1);
       }
     }
   }
@@ -137,12 +122,7 @@ struct Mainloop {
   static_assert(cute::size(Accumulators{}) == 2 * Traits::kRowTokens, "64 rows by 128 threads");
 
   CUTLASS_DEVICE static void release(Cta const& cta, int stage) {
-    uint32_t const lane = cutlass::canonical_lane_idx();
-    if (cta.sharers == 1) {
-      if (lane == 0) cta.barriers.empty[stage].arrive();
-    } else {
-      cta.barriers.empty[stage].arrive(lane, lane < uint32_t(cta.sharers));
-    }
+    if (cutlass::canonical_lane_idx() == 0) cta.barriers.empty[stage].arrive();
   }
 
   // Adds 64 rows of a box, from first_row on, times X.

@@ -72,7 +72,7 @@ struct Traits {
                                                    Shape<Int<kTokens>, Int<kBlockK>>{}));
 };
 
-// A tile of the result: its first column and token. Of the last sharers some may lie outside.
+// A tile of the result: its first column and token.
 struct Item {
   int n;
   int token;
@@ -86,31 +86,28 @@ struct Cta {
 
   typename Traits::Barriers& barriers;
   unsigned char* ring;
-  int rank;     // in the cluster
-  int ranks;    // CTAs that share K
-  int sharers;  // CTAs that share loads of X
+  int rank;  // in the cluster
+  int ranks;
   int first_step;  // of K: this rank's part
   int steps;
   int stages;
   int box_rows;      // of a TMA box of weights, along N
-  int x_rows;        // of a TMA box of X: a sharer loads one for all
   int weight_bytes;  // room for a box of weights in a stage
   int stage_bytes;
   int token_tiles;
-  int items;  // for clusters to take: tiles, or as many as there are sharers
+  int items;
   int share;  // of a tile's rows, those that one rank owns: a multiple of 4
 
   CUTLASS_DEVICE Cta(unsigned char* smem, Arguments const& args)
       : barriers(*reinterpret_cast<typename Traits::Barriers*>(smem)),
         ring(smem + Traits::kBarrierBytes),
-        rank(int(blockIdx.x)),  // the grid is (CTAs of a cluster, clusters)
-        ranks(Traits::kGated ? 1 : int(gridDim.x)),
-        sharers(Traits::kGated ? int(gridDim.x) : 1),
+        rank(int(blockIdx.x)),  // the grid is (ranks, clusters)
+        ranks(int(gridDim.x)),
         stages(args.stages) {
     int const all = (args.k + Traits::kStepK - 1) / Traits::kStepK;
     int const each = all / ranks, more = all % ranks;
-    first_step = Traits::kGated ? 0 : rank * each + (rank < more ? rank : more);
-    steps = each + (!Traits::kGated && rank < more ? 1 : 0);
+    first_step = rank * each + (rank < more ? rank : more);
+    steps = each + (rank < more ? 1 : 0);
     // Boxes along K have just the rows of a tile, and begin at whole swizzle atoms of 8 rows. Boxes
     // along N are 64 wide.
     constexpr int kAtom = Traits::kMajor == Major::K ? 8 : Traits::kMmaRows;
@@ -118,19 +115,15 @@ struct Cta {
     box_rows = Traits::kMajor == Major::K ? args.rows : room;
     weight_bytes = room * Traits::kRowBytes;
     stage_bytes = 2 * weight_bytes + Traits::kXBoxes * Traits::kXBytes;
-    int const tokens = args.m < Traits::kTokens ? args.m : Traits::kTokens;
-    x_rows = sharers == 1 ? tokens : ((tokens + sharers - 1) / sharers + 7) / 8 * 8;
     token_tiles = (args.m + Traits::kTokens - 1) / Traits::kTokens;
-    int const tiles = (args.n + args.rows - 1) / args.rows;
-    items = (tiles + sharers - 1) / sharers * token_tiles;
+    items = (args.n + args.rows - 1) / args.rows * token_tiles;
     share = (args.rows + 4 * ranks - 1) / (4 * ranks) * 4;
   }
 
   // Tiles of the same weights follow each other, so that later ones find them in L2.
   CUTLASS_DEVICE Item item(int number, int rows) const {
     int const tile = number / token_tiles;
-    int const n = Traits::kGated ? (tile * sharers + rank) * rows : tile * rows;
-    return {n, (number - tile * token_tiles) * Traits::kTokens};
+    return {tile * rows, (number - tile * token_tiles) * Traits::kTokens};
   }
 
   CUTLASS_DEVICE Element* weights(int stage, int which) const {
