@@ -56,9 +56,8 @@ SPLITS = st.builds(Split, ROWS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([
         (GATED_16, 4096, Split(0, 1, 1)),
         (GATED_16, 4096, Split(-8, 1, 1)),
         (GATED_16, 4096, Split(129, 1, 1)),
-        (GATED_16, 4096, Split(32, 4, 1)),
+        (GATED_16, 4096, Split(32, 2, 1)),
         (GATED_16, 4096, Split(32, 0, 1)),
-        (GATED_128, 4096, Split(32, 16, 1)),
         (PLAIN_16, 4096, Split(32, 3, 1)),
         (PLAIN_16, 4096, Split(32, 16, 1)),
         (PLAIN_16, 128, Split(32, 2, 1)),
@@ -70,7 +69,7 @@ SPLITS = st.builds(Split, ROWS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([
     ],
     ids=[
         *("no rows", "negative rows", "more rows than two products"),
-        *("four CTAs that share two boxes of 8 tokens", "no CTA", "16 CTAs that share X"),
+        *("gate and up over two CTAs", "no CTA"),
         *("three CTAs", "more CTAs than a cluster has"),
         *("more CTAs than steps of K", "eight CTAs for seven steps"),
         *("no CTA an SM", "three CTAs an SM", "more CTAs than registers", "no room for two stages"),
@@ -85,7 +84,6 @@ def test_a_split_beyond_a_limit_has_no_layout(kernel, k, refused):
     [
         (GATED_16, 4096, Split(1, 1, 1)),
         (GATED_16, 4096, Split(128, 1, 1)),
-        (GATED_16, 4096, Split(32, 2, 1)),
         (PLAIN_16, 256, Split(32, 2, 1)),
         (PLAIN_16, 129, Split(32, 2, 1)),
         (PLAIN_16, 8 * 128, Split(32, 8, 1)),
@@ -112,18 +110,11 @@ def test_tiles_are_of_the_weights_and_of_tokens():
     assert found.items == 42 * 3
 
 
-@pytest.mark.parametrize(("cluster", "items"), [(1, 42), (2, 21), (4, 11)])
-def test_ctas_that_share_x_have_a_tile_each(cluster, items):
-    found = layout(GATED_128, asked_of(GATED_128, 33, 1000, 4096), Split(24, cluster, 1))
-    assert found.items == items
-
-
 @pytest.mark.parametrize(
     ("kernel", "k", "ranks", "steps"),
     [
         (GATED_16, 64, 1, 1),
         (GATED_16, 72, 1, 2),
-        (GATED_16, 72, 2, 2),
         (PLAIN_16, 128, 1, 1),
         (PLAIN_16, 136, 1, 2),
         (PLAIN_16, 9 * 128, 8, 2),
@@ -162,10 +153,10 @@ def bytes_by_the_header(kernel, asked, split, stages):
     x_boxes = 1 if kernel.gated else 2
     ring = stages * (2 * weights + x_boxes * kernel.tokens * row)
     exchange = 4 * 2 * (kernel.tokens // 4) * 128
-    if split.cluster == 1 or kernel.gated:  # no sums are sent
+    if split.ranks == 1:  # no sums are sent
         return 1024 + ring, exchange
-    share = -(-split.rows // (4 * split.cluster)) * 4
-    sums = 4 * split.cluster * min(kernel.tokens, 64) * share
+    share = -(-split.rows // (4 * split.ranks)) * 4
+    sums = 4 * split.ranks * min(kernel.tokens, 64) * share
     return 1024 + ring, max(sums, exchange) + sums
 
 
@@ -221,14 +212,6 @@ def test_a_box_of_x_has_the_tokens_that_there_are(kernel, m):
     assert found.x_rows == min(m, kernel.tokens)
 
 
-@given(st.sampled_from(DECODE_GATED), st.integers(1, 300), st.sampled_from([2, 4, 8]))
-def test_ctas_that_share_x_load_all_of_it_in_boxes_of_whole_atoms(kernel, m, cluster):
-    found = layout(kernel, asked_of(kernel, m, 4096, 4096), Split(32, cluster, 1))
-    if found is not None:
-        assert found.x_rows % 8 == 0
-        assert min(m, kernel.tokens) <= cluster * found.x_rows <= kernel.tokens
-
-
 # Clusters
 
 
@@ -246,7 +229,7 @@ def test_two_ctas_an_sm_let_clusters_cover_all_sms(ranks, count):
 def test_there_is_room_for_a_cluster_and_never_for_more_than_there_are_sms(split, sms):
     found = clusters(split, sms)
     assert found >= 1
-    assert found * split.cluster <= max(sms, split.cluster)
+    assert found * split.ranks <= max(sms, split.ranks)
 
 
 # Splits
@@ -294,18 +277,17 @@ def test_clusters_that_take_tiles_in_turns_have_as_many_each(kernel, sms):
         for split in splits(kernel, asked, sms):
             if split.rows == decode.LEAST_ROWS:  # so few that some clusters get none
                 continue
-            at_once = clusters(split, sms) * (split.cluster if kernel.gated else 1)
+            at_once = clusters(split, sms)
             tiles = -(-asked.n // split.rows)
             rounds = -(-tiles // at_once)
             # One row less would give another round.
             assert -(-asked.n // (split.rows - 1)) > rounds * at_once, (name, split)
 
 
-def test_clusters_of_one_weight_share_k_and_those_of_gate_and_up_the_boxes_of_x():
+def test_only_one_weight_shares_k():
     for kernel in DECODE:
-        found = {split.cluster for split in splits(kernel, asked_of(kernel, 1, 4096, 4096), SMS)}
-        boxes = {count for count in (1, 2, 4) if 8 * count <= kernel.tokens}
-        assert found == (boxes if kernel.gated else {1, 2, 4, 8})
+        ranks = {split.ranks for split in splits(kernel, asked_of(kernel, 1, 4096, 4096), SMS)}
+        assert ranks == ({1} if kernel.gated else {1, 2, 4, 8})
 
 
 # Estimates

@@ -27,8 +27,6 @@ BY_CASE = pytest.mark.parametrize(
         *((kernel, Split(24, 1, 1)) for kernel in DECODE),
         *((kernel, Split(8, 1, kernel.ctas)) for kernel in DECODE),
         *((kernel, Split(104, ranks, 1)) for kernel in DECODE_PLAIN for ranks in (2, 4, 8)),
-        *((kernel, Split(72, 2, 1)) for kernel in DECODE_GATED[1:]),
-        *((kernel, Split(40, 4, 1)) for kernel in DECODE_GATED[2:]),
     ],
     ids=lambda value: name_of(value) if not isinstance(value, Split) else f"{value}"[5:],
 )
@@ -75,15 +73,14 @@ def launch_of(gpu, kernel, split, *, weights_ahead=None, **sizes):
 
 
 @BY_CASE
-def test_a_grid_is_of_clusters_that_share_k_or_x(gpu, kernel, split):
+def test_a_grid_is_of_clusters_that_share_k(gpu, kernel, split):
     found, _ = launch_of(gpu, kernel, split)
     laid = decode.layout(kernel, problem_of(kernel), split)
-    sharers = split.cluster if kernel.gated else 1
-    items = -(-N // (split.rows * sharers)) * -(-M // kernel.tokens)
+    items = -(-N // split.rows) * -(-M // kernel.tokens)
     assert laid.items == items
     # More than there is room for at once take turns.
-    assert found.grid == (split.cluster, min(items, SMS // split.cluster), 1)
-    assert found.cluster == (split.cluster, 1, 1)
+    assert found.grid == (split.ranks, min(items, SMS // split.ranks), 1)
+    assert found.cluster == (split.ranks, 1, 1)
     assert found.threads == 288
     assert found.shared_bytes == laid.shared_bytes
     assert found.overlapping
@@ -117,7 +114,7 @@ def test_clusters_take_tiles_in_turns_but_where_a_few_more_fit_beside_the_others
 ):
     """A turn of its own for each, on up to an eighth more than there are alone on their SMs."""
     found, _ = launch_of(gpu, PLAIN_16, split, m=16, n=8 * tiles, k=64 * 256)
-    assert found.grid == (split.cluster, clusters, 1)
+    assert found.grid == (split.ranks, clusters, 1)
 
 
 def test_tiles_of_tokens_are_taken_in_turns_too(gpu):
@@ -125,12 +122,6 @@ def test_tiles_of_tokens_are_taken_in_turns_too(gpu):
     assert found.grid == (1, 132, 1)
     found, _ = launch_of(gpu, GATED_16, Split(8, 1, 1), m=32, n=8 * 50)
     assert found.grid == (1, 100, 1)
-
-
-def test_ctas_that_share_x_are_as_many_in_the_last_cluster(gpu):
-    """Some of them beyond N."""
-    found, _ = launch_of(gpu, GATED_16, Split(8, 2, 1), m=16, n=8 * 51)
-    assert found.grid == (2, 26, 1)
 
 
 def test_a_gpu_with_fewer_multiprocessors_gets_a_smaller_grid(gpu):
@@ -145,7 +136,7 @@ def test_a_part_of_a_gpu_on_which_no_cluster_fits_is_an_error_that_says_so(gpu):
         launch_of(gpu, PLAIN_16, Split(8, 8, 1))
 
 
-@pytest.mark.parametrize("split", [None, Split(0, 1, 1), Split(129, 1, 1), Split(8, 4, 1)])
+@pytest.mark.parametrize("split", [None, Split(0, 1, 1), Split(129, 1, 1), Split(8, 2, 1)])
 def test_without_a_split_that_can_be_launched_there_is_no_plan(gpu, split):
     with pytest.raises(ValueError, match=f"{GATED_16.name} cannot be launched with"):
         planned(gpu, GATED_16, split, operands(GATED_16))
@@ -168,12 +159,9 @@ def test_three_descriptors_say_where_x_and_the_weights_are_and_how_they_are_cut(
     """A kernel with one weight ignores the third, which is of the same."""
     found, (x, weights, _) = launch_of(gpu, kernel, split, major=major)
     assert found.entry == kernel.entry(major)
-    tokens = min(M, kernel.tokens)
-    if kernel.gated and split.cluster > 1:  # a part for each CTA, of whole atoms of 8 rows
-        tokens = -(-tokens // (8 * split.cluster)) * 8
     lies, box = ((K, N), (64, split.rows)) if major == "k" else ((N, K), (64, 64))
     expected = [
-        (x, (K, M), (64, tokens)),
+        (x, (K, M), (64, min(M, kernel.tokens))),
         (weights[0], lies, box),
         (weights[-1], lies, box),
     ]

@@ -120,7 +120,7 @@ def test_few_tokens_of_a_down_projection_do_not_go_to_cublas_which_splits_k(m):
     """The decode kernel splits it too."""
     choice = select.select(down(m), H200)
     assert choice.kernel in DECODE_PLAIN
-    assert choice.split.cluster > 1
+    assert choice.split.ranks > 1
 
 
 def test_an_estimate_of_a_decode_kernel_is_of_its_best_split():
@@ -238,7 +238,7 @@ def test_tiles_and_parts_of_k_are_the_same_for_any_m(m, n, k, major, gated):
     """And so each element's sums are added in one order."""
     make = gate_up if gated else down
     one, some = (select.select(make(count, n, k, major), H200, BATCH) for count in (1, m))
-    assert (one.split.rows, one.split.cluster) == (some.split.rows, some.split.cluster)
+    assert (one.split.rows, one.split.ranks) == (some.split.rows, some.split.ranks)
     assert decode.layout(some.kernel, make(m, n, k, major), some.split) is not None
     assert some.kernel == decode.fitting(DECODE_GATED if gated else DECODE_PLAIN, m)
 

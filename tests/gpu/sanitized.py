@@ -1,7 +1,7 @@
 """Run under compute-sanitizer: small launches with tails.
 
 Of tiles every instance, layout and width; of decode kernels both families and layouts, one CTA and
-as many as share K or X.
+as many as share K.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from instances import CASES, DECODE_CASES, cut, launch, weights, widths
 
 from cuswiglu.decode import Split
 
-DECODE_TOKENS = (8, 16, 128)  # the fewest, the fewest of which X can be shared, the most
+DECODE_TOKENS = (8, 64, 128)  # the fewest, the most that two CTAs an SM have, the most
 
 
 def launches():
@@ -29,8 +29,7 @@ def decode_launches():
     for kernel, layout in DECODE_CASES:
         if kernel.tokens in DECODE_TOKENS:
             yield kernel, layout, Split(40, 1, kernel.ctas)
-            most = min(8, kernel.tokens // 8) if kernel.gated else 8
-            yield kernel, layout, Split(72, most, 1)
+            yield kernel, layout, Split(72, 1 if kernel.gated else 8, 1)
 
 
 def main() -> None:

@@ -26,20 +26,20 @@ MS = (1, 3, 8, 9, 17, 64, 65, 130, 200)
 NS = (8, 40, 296, 1000)
 KS = (8, 72, 200, 584, 1032)
 ROWS = {"k": (8, 9, 27, 64, 65, 100, 128), "n": (8, 24, 64, 72, 128)}
-CLUSTERS, CTAS, AHEAD = (1, 2, 4, 8), (1, 2), (False, True)
+RANKS, CTAS, AHEAD = (1, 2, 4, 8), (1, 2), (False, True)
 
 
 def covering(kernel, layout, inputs):
     """Of all cases that can be launched so many that every two values meet in one of them."""
-    every = list(itertools.product(MS, NS, KS, ROWS[layout], CLUSTERS, CTAS, AHEAD))
+    every = list(itertools.product(MS, NS, KS, ROWS[layout], RANKS, CTAS, AHEAD))
     random.Random(0).shuffle(every)
     met = set()
     for case in every:
         pairs = set(itertools.combinations(enumerate(case), 2))
-        m, n, k, rows, cluster, ctas, ahead = case
+        m, n, k, rows, ranks, ctas, ahead = case
         if pairs <= met:
             continue
-        split = Split(rows, cluster, ctas)
+        split = Split(rows, ranks, ctas)
         if decode.layout(kernel, inputs(m, n, k)[-1], split) is not None:
             met |= pairs
             yield m, n, k, split, ahead
@@ -117,17 +117,15 @@ def layer(draw):
 
 @BY_CASE
 def test_how_operands_are_loaded_changes_no_bit(cupy, draw, kernel, layout):
-    """Weights ahead or not, one CTA an SM or two, X loaded by each CTA or shared."""
+    """Weights ahead or not, one CTA an SM or two."""
     m = kernel.tokens + 5
     x, gate, up = draw(m, 1032, 1000, layout)
     views = weights(layout, gate, up, kernel.gated)
-    # Of one weight they share K, which decides in what order sums are added.
-    clusters = [count for count in CLUSTERS if 8 * count <= kernel.tokens] if kernel.gated else [4]
     found = []
-    for ahead, ctas, cluster in itertools.product(AHEAD, range(1, kernel.ctas + 1), clusters):
+    for ahead, ctas in itertools.product(AHEAD, range(1, kernel.ctas + 1)):
         out = cupy.empty((m, 1000), x.dtype)
         out.fill(np.nan)
-        split = Split(40, cluster, ctas)
+        split = Split(40, 1 if kernel.gated else 4, ctas)
         launch(cupy, kernel, x, views, out, weights_ahead=ahead, split=split)
         found.append(out)
     assert all(same_bits(cupy, out, found[0]) for out in found[1:])
