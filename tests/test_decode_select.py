@@ -41,7 +41,7 @@ def down(m, n=896, k=4864, major="k"):
 
 
 @pytest.fixture(autouse=True)
-def _no_warnings(request):
+def _no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield

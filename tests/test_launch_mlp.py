@@ -10,6 +10,7 @@ from compiled import DECODE, GATED
 from device_arrays import device_poisoned, on_device
 from problems import weight
 
+import cuswiglu
 from cuswiglu import GatedMLP, variants
 from cuswiglu.variant import TileVariant
 
@@ -57,6 +58,21 @@ def test_only_the_second_kernel_loads_weights_before_the_work_ahead_is_done(gpu,
     """The first one writes no weight; what runs ahead of that one may."""
     call("mlp", **arguments)
     assert [launch.named["weights_ahead"] for launch in gpu.driver.launches] == [0, 1]
+
+
+def test_a_layer_loads_all_weights_ahead_from_the_second_call_of_a_kind_on(gpu, arguments):
+    """By then they are there, and stay; the function knows nothing of its weights."""
+    mlp = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+
+    def ahead(work):
+        gpu.driver.launches = []
+        work(arguments["x"], out=arguments["out"])
+        return [launch.named["weights_ahead"] for launch in gpu.driver.launches]
+
+    assert [ahead(mlp) for _ in range(3)] == [[0, 1], [1, 1], [1, 1]]
+    given = {name: arguments[name] for name in ("w_gate", "w_up", "w_down")}
+    function = functools.partial(cuswiglu.mlp, **given)
+    assert [ahead(function) for _ in range(3)] == [[0, 1]] * 3
 
 
 def test_both_kernels_may_start_before_the_work_ahead_ends(gpu, arguments):
