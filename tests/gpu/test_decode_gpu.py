@@ -209,7 +209,7 @@ def test_more_tokens_than_any_kernel_has_columns_for_get_the_same_bits(cupy, dra
         assert same_bits(cupy, mlp(x[:m]), whole[:m]), m
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error:cuswiglu takes the portable path")
 @pytest.mark.parametrize("m", [1, 16, 300])
 def test_where_no_kernel_can_the_same_bits_are_refused_and_nothing_is_written(cupy, draw, layer, m):
     mlp, _ = layer(deterministic="batch")
