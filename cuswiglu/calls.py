@@ -134,6 +134,9 @@ class ReadyCall:
             self._run = self._with_arrays
         self._lock = threading.Lock()
         self._shape = out.shape
+        # CuPy takes 0.7 us to find the strides itself.
+        new = arrays.to_be("out", out.shape, out.device)
+        self._strides = tuple(stride * BFLOAT16.itemsize for stride in new.strides)
         self._hidden = first.problem.m, first.problem.n
         self._hidden_bytes = math.prod(self._hidden) * BFLOAT16.itemsize
         result_bytes = math.prod(out.shape) * BFLOAT16.itemsize
@@ -198,7 +201,7 @@ class ReadyCall:
     def _with_kernel(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
         if out is None and self._hidden_bytes <= JOINED_BYTES:
             memory = self._allocate(self._behind + self._hidden_bytes)
-            out = self._array(self._shape, BFLOAT16, memory)
+            out = self._array(self._shape, BFLOAT16, memory, self._strides)
             target = memory.ptr
             hidden = target + self._behind
         else:
