@@ -8,16 +8,22 @@ import hashlib
 import pytest
 
 from cuswiglu import variant
-from cuswiglu.variant import Variant, variants
+from cuswiglu.variant import DecodeVariant, TileVariant, Variant, variants
 
 LAYOUTS = ("k", "n")  # of a weight by itself; packed weights have layouts of their own
-#: Kernels of gate and up as two weights, of one weight, and of packed gate and up.
-GATED = [k for k in variants() if k.gated and not set(LAYOUTS).isdisjoint(dict(k.entries))]
-PLAIN = [kernel for kernel in variants() if not kernel.gated]
-PACKED = [k for k in variants() if any(major.startswith("p") for major, _ in k.entries)]
+#: Kernels of tiles.
+TILES = [kernel for kernel in variants() if isinstance(kernel, TileVariant)]
+#: Of them those of gate and up as two weights, of one weight, and of packed gate and up.
+GATED = [k for k in TILES if k.gated and not set(LAYOUTS).isdisjoint(dict(k.entries))]
+PLAIN = [kernel for kernel in TILES if not kernel.gated]
+PACKED = [k for k in TILES if any(major.startswith("p") for major, _ in k.entries)]
+#: Kernels for few tokens: all, of gate and up, and of one weight.
+DECODE = [kernel for kernel in variants() if isinstance(kernel, DecodeVariant)]
+DECODE_GATED = [kernel for kernel in DECODE if kernel.gated]
+DECODE_PLAIN = [kernel for kernel in DECODE if not kernel.gated]
 #: Layouts that some kernel of gate and up has an entry for.
 MAJORS = [major for major in LAYOUTS if any(major in dict(kernel.entries) for kernel in GATED)]
-#: (kernel, layout) of every entry of gate and up.
+#: (kernel, layout) of every entry of a kernel of tiles for gate and up.
 ENTRIES = [
     pytest.param(kernel, major, id=entry)
     for kernel in GATED
@@ -32,12 +38,12 @@ def name_of(value: object) -> str:
 
 
 def made_up(like: Variant | None = None, **changes: object) -> Variant:
-    """A kernel of gate and up that was not compiled."""
+    """A kernel that was not compiled; of tiles of gate and up, unless said otherwise."""
     return dataclasses.replace(like or GATED[0], **changes)
 
 
-def with_layouts(kernel: Variant, *majors: str) -> Variant:
-    """The kernel as if it had entries for these weight layouts, and no others."""
+def with_layouts(kernel: TileVariant, *majors: str) -> TileVariant:
+    """The kernel of tiles as if it had entries for these weight layouts, and no others."""
     boxes = dict(kernel.boxes)
     boxes.setdefault("weight_n", (32, kernel.block_k, 64))
     if "n" not in majors:

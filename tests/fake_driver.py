@@ -18,11 +18,13 @@ import pytest
 cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structures")
 Result = cuda.CUresult
 
-#: What an entry takes behind its four descriptors.
-INTEGERS = (
-    *("m", "n", "k", "raster_rows", "wide", "wide_width", "narrow_width"),
-    "weights_ahead",
-)
+#: What an entry takes behind its operands, and in how many bytes: a kernel of tiles, which has a
+#: descriptor of each operand, and a decode kernel, which has out's address instead of the fourth.
+_SIZES, _AHEAD = {"m": 4, "n": 4, "k": 4}, {"weights_ahead": 4}
+TILE_INTEGERS = _SIZES | {"raster_rows": 4, "wide": 4, "wide_width": 4, "narrow_width": 4} | _AHEAD
+DECODE_INTEGERS = _SIZES | {"out_stride": 8, "rows": 4, "stages": 4} | _AHEAD
+#: Shared memory of an SM, and what a CTA of it takes beyond its own.
+SM_BYTES, CTA_BYTES = 228 << 10, 1 << 10
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,13 @@ class Launch:
     shared_bytes: int
     overlapping: bool  # programmatic dependent launch
     maps: tuple[TensorMap, ...]
-    integers: tuple[int, ...]
+    addresses: tuple[int, int, int, int]  # of x, gate, up and out, whether in a descriptor or not
+    named: dict[str, int]  # the integers, by the names they have in the kernels
 
     @property
-    def named(self):
-        """The integers by the names they have in the kernels."""
-        return dict(zip(INTEGERS, self.integers, strict=True))
+    def sizes(self):
+        """(M, N, K)."""
+        return self.named["m"], self.named["n"], self.named["k"]
 
 
 @dataclass
@@ -156,9 +159,8 @@ class FakeDriver:
 
     def cuOccupancyMaxActiveClusters(self, function, config):  # noqa: N802
         size = config.attrs[0].value.clusterDim.x * config.attrs[0].value.clusterDim.y
-        return self._return(
-            "cuOccupancyMaxActiveClusters", function.entry, self.multiprocessors // size
-        )
+        ctas = self.multiprocessors * (SM_BYTES // (config.sharedMemBytes + CTA_BYTES))
+        return self._return("cuOccupancyMaxActiveClusters", function.entry, ctas // size)
 
     def cuLaunchKernelEx(self, config, function, arguments, extra):  # noqa: N802
         launch = self._launch(config, function, arguments)
@@ -174,10 +176,16 @@ class FakeDriver:
         return result
 
     def _launch(self, config, function, arguments):
-        """Four descriptors and the integers, as the kernels declare them."""
-        pointers = (ctypes.c_uint64 * (4 + len(INTEGERS))).from_address(arguments)
-        assert all(pointer % 128 == 0 for pointer in pointers[:4])
-        numbers = [ctypes.c_uint32.from_address(pointer).value for pointer in pointers[:4]]
+        """The operands and the integers, as the kernels declare them."""
+        decode = function.entry.startswith("decode")
+        declared = DECODE_INTEGERS if decode else TILE_INTEGERS
+        pointers = (ctypes.c_uint64 * (4 + len(declared))).from_address(arguments)
+        described = pointers[:3] if decode else pointers[:4]
+        assert all(pointer % 128 == 0 for pointer in described)
+        maps = tuple(self.maps[_integer(pointer, 4)] for pointer in described)
+        addresses = tuple(found.address for found in maps)
+        if decode:
+            addresses += (_integer(pointers[3], 8),)
         kind = cuda.CUlaunchAttributeID
         attributes = {attribute.id: attribute.value for attribute in config.attrs}
         assert config.numAttrs == len(config.attrs) == len(attributes)
@@ -194,8 +202,12 @@ class FakeDriver:
             threads=config.blockDimX,
             shared_bytes=config.sharedMemBytes,
             overlapping=early is not None and early.programmaticStreamSerializationAllowed == 1,
-            maps=tuple(self.maps[number] for number in numbers),
-            integers=tuple(ctypes.c_int32.from_address(p).value for p in pointers[4:]),
+            maps=maps,
+            addresses=addresses,
+            named={
+                name: _integer(pointer, size)
+                for (name, size), pointer in zip(declared.items(), pointers[4:], strict=True)
+            },
         )
 
     def _encode(self, destination, data_type, rank, address, extents, strides, box, steps, *rest):
@@ -226,6 +238,12 @@ class FakeDriver:
         ctypes.memset(destination, 0xFF, 128)
         ctypes.c_uint32.from_address(destination).value = number
         return 0
+
+
+def _integer(address, size):
+    kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[size]
+    assert address % size == 0
+    return kind.from_address(address).value
 
 
 def run_in_threads(work, count=8):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from cuswiglu import select, tuned
 from cuswiglu.cost import Rates
+from cuswiglu.decode import Split
 from cuswiglu.select import DeviceInfo
 from cuswiglu.tuned import Entry, Key, Table
 
@@ -14,7 +15,8 @@ H200 = DeviceInfo("NVIDIA H200", (9, 0), 132, "12.9")  # as the fake driver says
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 SIZES = st.integers(1, 10**9)
 KEYS = st.builds(Key, st.booleans(), SIZES, SIZES, SIZES, st.text(max_size=3))
-ENTRIES = st.builds(Entry, st.text(), SIZES, NUMBERS)
+SPLITS = st.builds(Split, SIZES, SIZES, SIZES)
+ENTRIES = st.builds(Entry, st.text(), SIZES, NUMBERS, st.none() | SPLITS)
 TABLES = st.builds(
     Table,
     st.text(),
@@ -24,8 +26,8 @@ TABLES = st.builds(
 )
 
 
-def entry(variant="cublas", raster_rows=7, us=12.34):
-    return Entry(variant, raster_rows, us)
+def entry(variant="cublas", raster_rows=7, us=12.34, split=None):
+    return Entry(variant, raster_rows, us, split)
 
 
 def table(choices=(), gpu=H200.name, kernels=None, rates=()):

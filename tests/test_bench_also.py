@@ -123,8 +123,8 @@ def test_a_kernel_of_the_folder_is_launched_on_the_weights_of_the_set(
         for number, launch in enumerate(gpu.driver.launches):
             arrays = inputs.x, inputs.w_gate[number], inputs.w_up[number], inputs.hidden
             assert launch.entry == f"{family.replace('-', '_')}_pingpong_128x96_1x1_k"
-            assert [found.address for found in launch.maps] == [a.data.ptr for a in arrays]
-            assert launch.integers[:3] == (M, N, K)
+            assert list(launch.addresses) == [a.data.ptr for a in arrays]
+            assert launch.sizes == (M, N, K)
             assert (launch.stream, launch.named["weights_ahead"]) == (77, 0)
         assert len(gpu.driver.launches) == 2
 

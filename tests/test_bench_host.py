@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import sys
 
 import pytest
-from compiled import PLAIN
+from compiled import DECODE_PLAIN, PLAIN
 from device_arrays import device_poisoned
 from test_bench_records import SESSION, row
 
@@ -130,12 +131,13 @@ def test_a_call_launches_the_kernels_on_the_weights_of_its_set(gpu, drawn, name,
         assert gpu.driver.count("cuOccupancyMaxActiveClusters") == 0
         first, last = gpu.driver.launches[0], gpu.driver.launches[-1]
         if name != "captured":  # which has an x of its own
-            assert first.maps[0].address == drawn.x.data.ptr
-        assert first.maps[1].address == drawn.w_gate[number].data.ptr
-        assert last.maps[3].address == result.data.ptr
+            assert first.addresses[0] == drawn.x.data.ptr
+        assert first.addresses[1] == drawn.w_gate[number].data.ptr
+        assert last.addresses[3] == result.data.ptr
         if launches == 2:
-            assert last.maps[1].address == drawn.w_down[number].data.ptr
-            assert last.entry in {entry for kernel in PLAIN for _, entry in kernel.entries}
+            assert last.addresses[1] == drawn.w_down[number].data.ptr
+            one_weight = [*PLAIN, *DECODE_PLAIN]
+            assert last.entry in {entry for kernel in one_weight for _, entry in kernel.entries}
 
 
 @pytest.mark.usefixtures("any_evenness")
@@ -147,7 +149,9 @@ def test_bare_launches_are_the_driver_calls_alone(gpu, drawn):
 
 
 def test_without_a_second_kernel_there_are_no_bare_launches(drawn):
-    """Where auto gives the down projection to cuBLAS."""
+    """Where auto gives the down projection to cuBLAS: too many tokens for a decode kernel."""
+    more = dataclasses.replace(CELL, m=300)
+    drawn = dataclasses.replace(drawn, cell=more, x=device_poisoned(300, CELL.k))
     with pytest.raises(RuntimeError, match="no two kernels to launch: w_down take cublas"):
         runner("bare-launches", drawn)
 

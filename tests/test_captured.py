@@ -68,8 +68,8 @@ def test_the_call_runs_once_before_it_is_captured(gpu, layer):
     """Kernels are loaded outside of the capture, and y is that of x."""
     captured = layer.capture(device_full(1))
     first, second = gpu.driver.launches
-    assert first.maps[0].address == captured.x.data.ptr
-    assert second.maps[3].address == captured.y.data.ptr
+    assert first.addresses[0] == captured.x.data.ptr
+    assert second.addresses[3] == captured.y.data.ptr
     stream = first.stream
     assert gpu.cupy.events == [("wait", stream, gpu.cupy.CURRENT_STREAM), ("synchronize", stream)]
     assert [copied for *_, copied in gpu.cupy.copies] == [stream]
@@ -79,9 +79,9 @@ def test_replaying_launches_what_was_captured_and_nothing_else(gpu, step):
     assert step() is step.y
     assert gpu.driver.calls == []
     first, second = gpu.driver.launches
-    assert first.maps[0].address == step.x.data.ptr
-    assert second.maps[0].address == first.maps[3].address
-    assert second.maps[3].address == step.y.data.ptr
+    assert first.addresses[0] == step.x.data.ptr
+    assert second.addresses[0] == first.addresses[3]
+    assert second.addresses[3] == step.y.data.ptr
 
 
 # Replays
@@ -218,7 +218,7 @@ def test_an_error_while_capturing_ends_the_capture(gpu, layer, monkeypatch):
 def used(gpu):
     """Addresses of x, the intermediate and y in the launches of a replay."""
     first, second = gpu.driver.launches
-    return first.maps[0].address, first.maps[3].address, second.maps[3].address
+    return first.addresses[0], first.addresses[3], second.addresses[3]
 
 
 def states(gpu, addresses):
@@ -308,7 +308,7 @@ def test_a_call_that_is_forgotten_while_threads_make_it_is_made_right(gpu, monke
     assert len(gpu.driver.launches) == 2 * 4 * 10
     for launch in gpu.driver.launches:
         number = launch.stream - 100
-        assert launch.integers[0] == number + 1
+        assert launch.named["m"] == number + 1
         address = launch.maps[0 if "plain" not in launch.entry else 3].address
         assert address == (xs if "plain" not in launch.entry else outs)[number].data.ptr
 

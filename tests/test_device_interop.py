@@ -151,7 +151,7 @@ def test_a_result_like_the_input_is_handed_over_on_the_stream_of_the_call(gpu, m
     assert where == [77, 1, 1]
     assert isinstance(exporter, dlpack.Bfloat16)
     assert exporter._pattern.dtype == np.uint16
-    assert exporter._pattern.data.ptr == gpu.driver.launches[0].maps[3].address
+    assert exporter._pattern.data.ptr == gpu.driver.launches[0].addresses[3]
 
 
 def test_a_result_like_a_cupy_array_is_one(gpu):

@@ -44,10 +44,8 @@ def test_swiglu_is_one_launch_on_xlas_stream_and_arrays(gpu):
     (launched,) = gpu.driver.launches
     assert launched.entry == GATED[0].entry("k")
     assert launched.stream == 0xABC
-    assert [one.address for one in launched.maps] == [
-        array.ctypes.data for array in (*arguments, *results)
-    ]
-    assert launched.integers[:3] == (M, N, K)
+    assert list(launched.addresses) == [array.ctypes.data for array in (*arguments, *results)]
+    assert launched.sizes == (M, N, K)
 
 
 def test_mlp_is_two_launches_with_the_second_result_between_them(gpu):
@@ -56,10 +54,10 @@ def test_mlp_is_two_launches_with_the_second_result_between_them(gpu):
     first, second = gpu.driver.launches
     assert (first.stream, second.stream) == (0xABC, 0xABC)
     lies = [array.ctypes.data for array in (x, gate, up, down, out, hidden)]
-    assert [one.address for one in first.maps] == [*lies[:3], lies[5]]
-    assert [one.address for one in second.maps] == [lies[5], lies[3], lies[3], lies[4]]
+    assert list(first.addresses) == [*lies[:3], lies[5]]
+    assert list(second.addresses) == [lies[5], lies[3], lies[3], lies[4]]
     assert second.entry == PLAIN[0].entry("k")
-    assert second.integers[:3] == (M, K_OUT, N)
+    assert second.sizes == (M, K_OUT, N)
 
 
 def test_only_the_down_projection_loads_its_weights_ahead(gpu):
@@ -91,7 +89,7 @@ def test_new_addresses_are_followed(gpu):
     call(fake, SWIGLU)
     arguments, results = arrays_of(SWIGLU)
     call(fake, SWIGLU, (arguments, results))
-    found = [one.address for one in gpu.driver.launches[1].maps]
+    found = list(gpu.driver.launches[1].addresses)
     assert found == [array.ctypes.data for array in (*arguments, *results)]
 
 
@@ -125,7 +123,7 @@ def test_threads_do_not_mix_their_arrays(gpu):
     for launched in gpu.driver.launches[::2]:
         (x, *_), _ = arrays[launched.stream]
         if launched.entry == GATED[0].entry("k"):
-            assert launched.maps[0].address == x.ctypes.data
+            assert launched.addresses[0] == x.ctypes.data
     assert len(gpu.driver.launches) == 8 * 20 * 2
 
 

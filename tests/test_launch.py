@@ -87,7 +87,7 @@ def test_leading_dimensions_are_rows_of_the_descriptors(gpu):
     cuswiglu.swiglu(device_poisoned(6, 50, K).reshape(2, 3, 50, K), gate, up, out=out)
     assert launched(gpu).maps[0].extents == (K, 300)
     assert launched(gpu).maps[3].extents == (N, 300)
-    assert launched(gpu).integers[0] == 300
+    assert launched(gpu).named["m"] == 300
 
 
 @pytest.mark.parametrize("pad", [0, 1, 4])
@@ -105,7 +105,8 @@ def test_the_entry_of_the_layout_is_launched_as_the_manifest_says(gpu, kernel, m
     cuswiglu.swiglu(*inputs(major=major), variant=kernel.name)
     launch = launched(gpu)
     assert launch.entry == kernel.entry(major)
-    assert launch.integers[:4] == (M, N, K, kernel.raster_rows)
+    assert launch.sizes == (M, N, K)
+    assert launch.named["raster_rows"] == kernel.raster_rows
     assert launch.cluster == (kernel.cluster_m, 1, 1)
     assert launch.threads == kernel.threads
     assert launch.shared_bytes == kernel.shared_bytes
@@ -132,7 +133,7 @@ def test_work_goes_to_the_device_of_x(gpu, index):
 def test_a_new_result_lies_on_the_device_and_is_what_the_kernel_writes(gpu):
     result = cuswiglu.swiglu(*inputs(index=1))
     assert (result.shape, result.dtype.name, result.device.id) == ((M, N), "bfloat16", 1)
-    assert launched(gpu).maps[3].address == result.data.ptr
+    assert launched(gpu).addresses[3] == result.data.ptr
 
 
 def test_out_is_returned(gpu):

@@ -12,7 +12,7 @@ from problems import weight
 import cuswiglu
 from cuswiglu.columns import Columns
 from cuswiglu.driver import DriverError
-from cuswiglu.variant import Variant
+from cuswiglu.variant import TileVariant
 
 BY_KERNEL = pytest.mark.parametrize("kernel", GATED, ids=name_of)
 BY_ENTRY = pytest.mark.parametrize(("kernel", "major"), ENTRIES)
@@ -107,7 +107,7 @@ def test_the_wide_columns_leave_the_rest_to_the_narrow_ones_which_the_kernel_cou
     gpu, narrowing, monkeypatch
 ):
     forced = Columns(2, 88, narrow=1, narrow_width=72)
-    monkeypatch.setattr(Variant, "columns", lambda *arguments: forced)
+    monkeypatch.setattr(TileVariant, "columns", lambda *arguments: forced)
     found = launch(gpu, narrowing, 300, 240)
     assert told(found) == (2, 88, 72)
     assert found.grid == (2, 2 * 3, 1)

@@ -6,21 +6,27 @@ import functools
 
 import pytest
 from calls import K_OUT, K, M, N, call, good
-from compiled import GATED, PLAIN
+from compiled import DECODE, GATED
 from device_arrays import device_poisoned, on_device
 from problems import weight
 
-from cuswiglu import GatedMLP
+import cuswiglu
+from cuswiglu import GatedMLP, variants
+from cuswiglu.variant import TileVariant
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
 
 BY_FUNCTION = pytest.mark.parametrize("function", ["mlp", "GatedMLP"])
-KERNELS = {entry: kernel for kernel in [*GATED, *PLAIN] for _, entry in kernel.entries}
+KERNELS = {entry: kernel for kernel in variants() for _, entry in kernel.entries}
+MANY = 600  # tokens, for which decode kernels are not considered
 
 
-@pytest.fixture
-def arguments():
-    return {name: on_device(array) for name, array in good("mlp").items()}
+@pytest.fixture(params=[M, MANY], ids=["few tokens", "many tokens"])
+def arguments(request):
+    """Of few tokens, which take decode kernels, and of many, which take kernels of tiles."""
+    m = request.param
+    given = {name: on_device(array) for name, array in good("mlp").items()}
+    return given | {"x": device_poisoned(m, K), "out": device_poisoned(m, K_OUT)}
 
 
 @BY_FUNCTION
@@ -38,19 +44,35 @@ def test_the_second_kernel_multiplies_what_the_first_wrote_by_w_down(gpu, argume
     call(function, **arguments)
     first, second = gpu.driver.launches
     gate, up, down, out = (arguments[name].data.ptr for name in ("w_gate", "w_up", "w_down", "out"))
-    assert [found.address for found in first.maps][:3] == [arguments["x"].data.ptr, gate, up]
-    hidden = first.maps[3].address
+    assert list(first.addresses[:3]) == [arguments["x"].data.ptr, gate, up]
+    hidden = first.addresses[3]
     assert hidden not in (arguments["x"].data.ptr, gate, up, down, out)
     # The kernel of one weight ignores its third descriptor.
-    assert [found.address for found in second.maps] == [hidden, down, down, out]
-    assert first.integers[:3] == (M, N, K)
-    assert second.integers[:3] == (M, K_OUT, N)
+    assert list(second.addresses) == [hidden, down, down, out]
+    m = arguments["x"].shape[0]
+    assert first.sizes == (m, N, K)
+    assert second.sizes == (m, K_OUT, N)
 
 
 def test_only_the_second_kernel_loads_weights_before_the_work_ahead_is_done(gpu, arguments):
     """The first one writes no weight; what runs ahead of that one may."""
     call("mlp", **arguments)
     assert [launch.named["weights_ahead"] for launch in gpu.driver.launches] == [0, 1]
+
+
+def test_a_layer_loads_all_weights_ahead_from_the_second_call_of_a_kind_on(gpu, arguments):
+    """By then they are there, and stay; the function knows nothing of its weights."""
+    mlp = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+
+    def ahead(work):
+        gpu.driver.launches = []
+        work(arguments["x"], out=arguments["out"])
+        return [launch.named["weights_ahead"] for launch in gpu.driver.launches]
+
+    assert [ahead(mlp) for _ in range(3)] == [[0, 1], [1, 1], [1, 1]]
+    given = {name: arguments[name] for name in ("w_gate", "w_up", "w_down")}
+    function = functools.partial(cuswiglu.mlp, **given)
+    assert [ahead(function) for _ in range(3)] == [[0, 1]] * 3
 
 
 def test_both_kernels_may_start_before_the_work_ahead_ends(gpu, arguments):
@@ -62,7 +84,15 @@ def test_each_kernel_has_the_cluster_of_its_own(gpu, arguments):
     call("mlp", **arguments)
     for launch in gpu.driver.launches:
         kernel = KERNELS[launch.entry]
-        assert launch.cluster == (kernel.cluster_m, 1, 1)
+        # K is of one step, which no two CTAs of a decode kernel can share.
+        ctas = kernel.cluster_m if isinstance(kernel, TileVariant) else 1
+        assert launch.cluster == (ctas, 1, 1)
+
+
+def test_few_tokens_take_a_decode_kernel_and_many_one_of_tiles(gpu, arguments):
+    call("mlp", **arguments)
+    many = arguments["x"].shape[0] == MANY
+    assert isinstance(KERNELS[gpu.driver.launches[0].entry], TileVariant) == many
 
 
 @BY_FUNCTION
@@ -71,7 +101,7 @@ def test_a_second_call_launches_twice_and_does_nothing_else(gpu, arguments, func
     again = functools.partial(call, "mlp", **arguments)
     if function == "GatedMLP":
         again = functools.partial(GatedMLP(*weights), arguments["x"], out=arguments["out"])
-    memory = device_poisoned(M, N).data  # the memory pool gives it again
+    memory = device_poisoned(MANY, N).data  # the memory pool gives it again
     gpu.cupy.cuda.alloc = lambda size: memory
     again()
     gpu.driver.calls = []
@@ -79,7 +109,7 @@ def test_a_second_call_launches_twice_and_does_nothing_else(gpu, arguments, func
     assert [name for name, _ in gpu.driver.calls] == ["cuLaunchKernelEx"] * 2
 
 
-@pytest.mark.parametrize("kernel", GATED[:2], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", [*GATED[:2], DECODE[0]], ids=lambda kernel: kernel.name)
 def test_the_variant_chooses_the_kernel_of_gate_and_up(gpu, arguments, kernel):
     call("mlp", **arguments, variant=kernel.name)
     first, second = gpu.driver.launches
@@ -104,14 +134,14 @@ def test_a_down_projection_that_tma_cannot_express_takes_the_portable_path(gpu, 
     (launch,) = gpu.driver.launches
     ((product, (hidden, down, out), _),) = gpu.portable
     assert product == "matmul"
-    assert launch.maps[3].address == hidden.data.ptr
+    assert launch.addresses[3] == hidden.data.ptr
     assert down.data.ptr == arguments["w_down"].data.ptr
     assert out.data.ptr == arguments["out"].data.ptr
 
 
 def test_the_device_of_x_launches_both(gpu):
-    arguments = {name: on_device(array, 1) for name, array in good("mlp").items()}
-    call("mlp", **arguments)
+    given = {name: on_device(array, 1) for name, array in good("mlp").items()}
+    call("mlp", **given)
     assert [launch.device for launch in gpu.driver.launches] == [1, 1]
 
 
@@ -122,7 +152,7 @@ def test_no_tokens_launch_neither(gpu, arguments):
 
 
 def test_a_refused_gate_and_up_launch_no_down_projection(gpu, arguments):
-    arguments["x"] = device_poisoned(M, K, offset=1)
+    arguments["x"] = device_poisoned(len(arguments["x"]), K, offset=1)
     with pytest.raises(ValueError, match="x's address"):
         call("mlp", **arguments, variant=GATED[0].family)
     assert gpu.driver.launches == gpu.portable == []

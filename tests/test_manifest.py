@@ -11,20 +11,30 @@ from pathlib import Path
 
 import cubin_files
 import pytest
+from compiled import DECODE, TILES
 from cubin_files import KERNELS
+from fake_driver import DECODE_INTEGERS, TILE_INTEGERS
 
 import cuswiglu
-from build_scripts.instances import INSTANCES
+from build_scripts.build import ALL_INSTANCES
 from cuswiglu import KernelsUnavailableError
-from cuswiglu.variant import CUBINS, REBUILD, cubin, manifest, variants
+from cuswiglu.variant import CUBINS, MANIFEST_FORMAT, REBUILD, cubin, manifest, variants
 
 NAMES = list(KERNELS)
-ENTRIES = [
-    pytest.param(kernel.name, major, id=entry)
-    for kernel in variants()
-    for major, entry in kernel.entries
-]
-INSTANCE = {instance.name: instance for instance in INSTANCES}
+TILE_NAMES = [kernel.name for kernel in TILES]
+DECODE_NAMES = [kernel.name for kernel in DECODE]
+
+
+def entries_of(kernels):
+    return [
+        pytest.param(kernel.name, major, id=entry)
+        for kernel in kernels
+        for major, entry in kernel.entries
+    ]
+
+
+ENTRIES, TILE_ENTRIES, DECODE_ENTRIES = map(entries_of, (variants(), TILES, DECODE))
+INSTANCE = {instance.name: instance for instance in ALL_INSTANCES}
 ROWS = {row["name"]: row for row in manifest()["instances"]}
 
 
@@ -46,11 +56,16 @@ def test_the_folder_holds_the_cubins_of_the_manifest_and_no_others():
     assert {str(path) for path in CUBINS.glob("*.cubin")} == {k.cubin for k in variants()}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TILE_NAMES)
 def test_the_name_is_family_schedule_tile_cluster(name):
     kernel = KERNELS[name]
     tile = f"{kernel.block_m}x{kernel.block_n}"
     assert name == f"{kernel.family}_{kernel.schedule}_{tile}_{kernel.cluster_m}x1"
+
+
+@pytest.mark.parametrize("name", DECODE_NAMES)
+def test_the_name_of_a_decode_kernel_is_family_tokens(name):
+    assert name == f"{KERNELS[name].family}_{KERNELS[name].tokens}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,11 +95,17 @@ def test_every_weight_layout_of_the_table_has_an_entry_and_there_are_no_others(n
     assert set(cubin_files.functions(name)) == set(entries.values())
 
 
-@pytest.mark.parametrize(("name", "major"), ENTRIES)
+@pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
 def test_an_entry_takes_four_descriptors_and_the_integers_of_a_plan(name, major):
     """What `plan._Arguments` packs, as the fake driver takes it apart."""
     found = cubin_files.parameter_bytes(name, KERNELS[name].entry(major))
-    assert found == [128] * 4 + [4] * 8
+    assert found == [128] * 4 + [*TILE_INTEGERS.values()]
+
+
+@pytest.mark.parametrize(("name", "major"), DECODE_ENTRIES)
+def test_a_decode_entry_takes_three_descriptors_an_address_and_the_integers(name, major):
+    found = cubin_files.parameter_bytes(name, KERNELS[name].entry(major))
+    assert found == [128] * 3 + [8] + [*DECODE_INTEGERS.values()]
 
 
 @pytest.mark.parametrize(("name", "major"), ENTRIES)
@@ -92,16 +113,24 @@ def test_an_entry_uses_tensor_cores_and_tma(name, major):
     code = cubin_files.sass(name)[KERNELS[name].entry(major)]
     assert re.search(r"\bHGMMA\.\S*F32\.BF16", code)
     assert re.search(r"\bUTMALDG\.2D", code)
-    assert re.search(r"\bUTMASTG\.2D", code)
+    # A decode kernel stores each thread's own elements.
+    assert bool(re.search(r"\bUTMASTG\.2D", code)) == (name in TILE_NAMES)
 
 
-@pytest.mark.parametrize(("name", "major"), ENTRIES)
+@pytest.mark.parametrize(("name", "major"), DECODE_ENTRIES)
+def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, major):
+    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+    found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
+    assert found == {KERNELS[name].tokens}
+
+
+@pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
 def test_loads_are_multicast_in_clusters_and_nowhere_else(name, major):
     code = cubin_files.sass(name)[KERNELS[name].entry(major)]
     assert ("UTMALDG.2D.MULTICAST" in code) == (KERNELS[name].cluster_m > 1)
 
 
-@pytest.mark.parametrize(("name", "major"), ENTRIES)
+@pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
 def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, major):
     """In columns of a WGMMA: gate's and up's together where both fit."""
     code = cubin_files.sass(name)[KERNELS[name].entry(major)]
@@ -110,7 +139,7 @@ def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, major
     assert found == {each * width for width in dict(KERNELS[name].widths)[major]}
 
 
-@pytest.mark.parametrize(("name", "major"), ENTRIES)
+@pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
 def test_an_entry_stores_each_width_in_boxes_of_its_own(name, major):
     """Loops over boxes are unrolled: 64 rows by 32 columns each."""
     code = cubin_files.sass(name)[KERNELS[name].entry(major)]
@@ -119,7 +148,7 @@ def test_an_entry_stores_each_width_in_boxes_of_its_own(name, major):
     assert len(re.findall(r"\bUTMASTG\.2D", code)) == sum(boxes)
 
 
-@pytest.mark.parametrize(("name", "major"), ENTRIES)
+@pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
 def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, major):
     """One exponential each: of 64 rows, a thread has half as many elements as there are columns."""
     code = cubin_files.sass(name)[KERNELS[name].entry(major)]
@@ -148,7 +177,15 @@ def test_a_cta_fits_a_multiprocessor(name):
     kernel = KERNELS[name]
     assert kernel.registers * kernel.threads <= 65536
     assert kernel.threads <= 1024
-    assert 0 < kernel.shared_bytes <= 232448
+    assert 0 < kernel.most_shared <= 232448
+
+
+@pytest.mark.parametrize("name", DECODE_NAMES)
+def test_as_many_ctas_of_a_decode_kernel_find_registers_as_it_says(name):
+    """Registers are given to warps, in units of 8 a thread."""
+    kernel = KERNELS[name]
+    registers = -(-kernel.registers // 8) * 8
+    assert kernel.ctas * kernel.threads * registers <= 65536
 
 
 @pytest.mark.parametrize(("name", "major"), ENTRIES)
@@ -159,7 +196,7 @@ def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, 
     assert re.search(r"\bPREEXIT\b", code)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TILE_NAMES)
 def test_tma_boxes_tile_the_block(name):
     kernel = KERNELS[name]
     boxes = dict(kernel.boxes)
@@ -177,7 +214,7 @@ def test_tma_boxes_tile_the_block(name):
             assert box == (kernel.block_k, columns // slices, 128)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TILE_NAMES)
 def test_a_tma_box_is_as_wide_as_its_swizzle_span(name):
     for columns, rows, span in dict(KERNELS[name].boxes).values():
         assert span in (32, 64, 128)
@@ -185,7 +222,7 @@ def test_a_tma_box_is_as_wide_as_its_swizzle_span(name):
         assert 1 <= rows <= 256
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TILE_NAMES)
 def test_widths_of_columns_are_what_the_table_says(name):
     instance = INSTANCE[name]
     expected = {major: tuple(instance.widths(major)) for major in instance.majors}
@@ -237,12 +274,13 @@ def test_a_missing_manifest_says_how_to_rebuild(folder, what):
     assert REBUILD in str(caught.value)
 
 
-def _row(change):
-    """Damage the second row of a manifest."""
+def _row(change, kernel=TILES[1]):
+    """Damage a row of a manifest."""
 
     def damage(text):
         content = json.loads(text)
-        change(content["instances"][1])
+        (row,) = (one for one in content["instances"] if one["name"] == kernel.name)
+        change(row)
         return json.dumps(content)
 
     return damage
@@ -256,7 +294,7 @@ def _row(change):
         lambda text: "[]",
         lambda text: "null",
         lambda text: "{}",
-        lambda text: text.replace('"format": 2', '"format": 1'),
+        lambda text: text.replace(f'"format": {MANIFEST_FORMAT}', '"format": 1'),
         lambda text: text.replace('"instances"', '"kernels"'),
         _row(lambda row: row.pop("threads")),
         _row(lambda row: row["entries"].clear()),
@@ -265,13 +303,16 @@ def _row(change):
         _row(lambda row: row["widths"].update(k=96)),
         _row(lambda row: row["limits"].pop("n_multiple")),
         _row(lambda row: row["limits"].update(unknown=1)),
-        pytest.param(_row(lambda row: row.update(entries=[]))),
+        _row(lambda row: row.update(entries=[])),
+        _row(lambda row: row.pop("tokens"), DECODE[0]),
+        _row(lambda row: row.pop("chunk"), DECODE[0]),
     ],
     ids=[
         *("empty", "truncated", "list", "null", "no format", "other format", "no instances"),
         *("row without threads", "row without entries", "row with half a box"),
         *("row without widths", "row with one width that is no list"),
         *("row without a limit", "row with an unknown limit", "row with a list of entries"),
+        *("decode row without tokens", "decode row without a chunk"),
     ],
 )
 def test_a_damaged_manifest_says_how_to_rebuild(folder, damage):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
+from problems import plain_problem, problem
 
-from cuswiglu import tuned, variants
-from cuswiglu.tuned import M_STEP
+from cuswiglu import decode, tuned, variants
+from cuswiglu.tuned import Key
+from cuswiglu.variant import DecodeVariant
 
 PATH = Path(tuned.__file__).parent / "tuned_h200.json"
 KERNELS = {kernel.name: kernel for kernel in variants()}
@@ -41,7 +44,19 @@ def test_it_names_kernels_that_are_there_and_of_the_right_kind(packaged):
 
 def test_its_keys_are_what_problems_are_looked_up_by(packaged):
     assert packaged.choices
-    assert all(key.m % M_STEP == 0 for key in packaged.choices)
+    assert all(Key.of(key) == key for key in packaged.choices)
+
+
+def test_its_decode_kernels_have_splits_that_can_be_launched_and_the_others_none(packaged):
+    for key, entry in packaged.choices.items():
+        kernel = KERNELS.get(entry.variant)
+        if not isinstance(kernel, DecodeVariant):
+            assert entry.split is None, (key, entry)
+            continue
+        of_kind = problem if key.gated else plain_problem
+        asked = dataclasses.replace(of_kind(major=key.major), m=key.m, n=key.n, k=key.k)
+        assert entry.split is not None, (key, entry)
+        assert decode.layout(kernel, asked, entry.split) is not None, (key, entry)
 
 
 def test_its_rates_are_of_kernels_that_are_there_and_of_some_time(packaged):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import warnings
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from calls import FUNCTIONS, call, good
 from capsules import Producer
-from compiled import GATED, MAJORS, name_of, pretend_compiled, with_layouts
+from compiled import DECODE_GATED, GATED, MAJORS, name_of, pretend_compiled, with_layouts
 from device_arrays import device_poisoned, on_device, on_host
 from fake_driver import Result, run_in_threads
 from problems import problem, weight
@@ -24,6 +25,9 @@ from cuswiglu.driver import DriverError
 M, N, K = 64, 96, 128
 FIRST, SECOND = GATED[:2]
 OPERANDS = ["x", "w_gate", "w_up", "out"]
+#: A kernel of tiles has a descriptor of every operand; a decode kernel stores without one.
+DESCRIBED = [(FIRST, OPERANDS), (DECODE_GATED[0], OPERANDS[:3])]
+BY_KIND = pytest.mark.parametrize(("kernel", "described"), DESCRIBED, ids=["tiles", "decode"])
 
 
 def arrays_for(m=M, n=N, k=K, major="k", index=0):
@@ -42,43 +46,47 @@ def encoded(gpu):
 # What a call does again
 
 
-def test_a_first_call_encodes_the_four_operands(gpu):
+@BY_KIND
+def test_a_first_call_encodes_the_operands(gpu, kernel, described):
     arrays = arrays_for()
-    cuswiglu.swiglu(**arrays)
-    assert encoded(gpu) == [array.data.ptr for array in arrays.values()]
+    cuswiglu.swiglu(**arrays, variant=kernel.name)
+    assert encoded(gpu) == [arrays[name].data.ptr for name in described]
 
 
-def test_a_second_call_only_launches(gpu):
+@BY_KIND
+def test_a_second_call_only_launches(gpu, kernel, described):
     arrays = arrays_for()
-    cuswiglu.swiglu(**arrays)
+    cuswiglu.swiglu(**arrays, variant=kernel.name)
     gpu.driver.calls = []
-    cuswiglu.swiglu(**arrays)
+    cuswiglu.swiglu(**arrays, variant=kernel.name)
     assert [name for name, _ in gpu.driver.calls] == ["cuLaunchKernelEx"]
     first, second = gpu.driver.launches
     assert first == second
 
 
+@BY_KIND
 @pytest.mark.parametrize("moved", [[name] for name in OPERANDS] + [["x", "out"]], ids="+".join)
-def test_only_operands_at_other_addresses_are_encoded_again(gpu, moved):
+def test_only_operands_at_other_addresses_are_encoded_again(gpu, moved, kernel, described):
     arrays, others = arrays_for(), arrays_for()
-    cuswiglu.swiglu(**arrays)
+    cuswiglu.swiglu(**arrays, variant=kernel.name)
     encoded(gpu)
     arrays |= {name: others[name] for name in moved}
-    cuswiglu.swiglu(**arrays)
-    assert encoded(gpu) == [others[name].data.ptr for name in moved]
-    launched = [found.address for found in gpu.driver.launches[-1].maps]
+    cuswiglu.swiglu(**arrays, variant=kernel.name)
+    assert encoded(gpu) == [others[name].data.ptr for name in moved if name in described]
+    launched = list(gpu.driver.launches[-1].addresses)
     assert launched == [array.data.ptr for array in arrays.values()]
 
 
-def test_an_address_that_comes_back_is_not_encoded_again(gpu):
+@BY_KIND
+def test_an_address_that_comes_back_is_not_encoded_again(gpu, kernel, described):
     """As from a memory pool, which gives the same few by turns."""
     arrays, others = arrays_for(), arrays_for()
     for given in (arrays, others):
-        cuswiglu.swiglu(**given)
+        cuswiglu.swiglu(**given, variant=kernel.name)
     encoded(gpu)
-    cuswiglu.swiglu(**arrays)
+    cuswiglu.swiglu(**arrays, variant=kernel.name)
     assert encoded(gpu) == []
-    launched = [found.address for found in gpu.driver.launches[-1].maps]
+    launched = list(gpu.driver.launches[-1].addresses)
     assert launched == [array.data.ptr for array in arrays.values()]
 
 
@@ -88,26 +96,28 @@ def test_an_address_that_was_forgotten_is_encoded_again(gpu, monkeypatch):
     for up in [*ups, ups[2], ups[1], ups[0]]:
         encoded(gpu)
         cuswiglu.swiglu(**arrays | {"w_up": up})
-        assert gpu.driver.launches[-1].maps[2].address == up.data.ptr
+        assert gpu.driver.launches[-1].addresses[2] == up.data.ptr
     assert encoded(gpu) == [ups[0].data.ptr]
 
 
+@BY_KIND
 @pytest.mark.parametrize("then", ["the same array", "the array before it"])
-def test_a_call_after_a_failed_encoding_is_right_again(gpu, then):
+def test_a_call_after_a_failed_encoding_is_right_again(gpu, then, kernel, described):
     """Whatever the failure left of the descriptor."""
     arrays = arrays_for()
-    cuswiglu.swiglu(**arrays)
+    call = functools.partial(cuswiglu.swiglu, variant=kernel.name)
+    call(**arrays)
     before, arrays["w_up"] = arrays["w_up"], arrays_for()["w_up"]
     gpu.driver.failing["cuTensorMapEncodeTiled"] = Result.CUDA_ERROR_INVALID_VALUE
     with pytest.raises(DriverError, match="encoding a TMA descriptor"):
-        cuswiglu.swiglu(**arrays)
+        call(**arrays)
     gpu.driver.failing.clear()
     encoded(gpu)
     if then == "the array before it":
         arrays["w_up"] = before
-    cuswiglu.swiglu(**arrays)
+    call(**arrays)
     assert encoded(gpu) == ([] if arrays["w_up"] is before else [arrays["w_up"].data.ptr])
-    launched = [found.address for found in gpu.driver.launches[-1].maps]
+    launched = list(gpu.driver.launches[-1].addresses)
     assert launched == [array.data.ptr for array in arrays.values()]
 
 
@@ -164,19 +174,20 @@ def test_the_cache_is_bounded(plan_for, monkeypatch):
 # Threads and processes
 
 
-def test_threads_share_a_plan_without_mixing_their_arrays(gpu):
+@BY_KIND
+def test_threads_share_a_plan_without_mixing_their_arrays(gpu, kernel, described):
     """A launch reads the descriptors of its own thread's arrays, whoever encoded last."""
     sets = [arrays_for() for _ in range(8)]
 
     def work(number):
         for _ in range(25):
-            cuswiglu.swiglu(**sets[number], stream=100 + number)
+            cuswiglu.swiglu(**sets[number], variant=kernel.name, stream=100 + number)
 
     run_in_threads(work, count=8)
     assert len(gpu.driver.launches) == 8 * 25
     for launch in gpu.driver.launches:
         own = [array.data.ptr for array in sets[launch.stream - 100].values()]
-        assert [found.address for found in launch.maps] == own
+        assert list(launch.addresses) == own
 
 
 def test_threads_load_each_cubin_once(gpu, monkeypatch):
@@ -261,5 +272,5 @@ def test_dlpack_arrays_on_a_device_are_used_where_they_lie(gpu, major):
     arrays = arrays_for(major=major)
     given = {name: Producer(array) for name, array in arrays.items()}
     assert cuswiglu.swiglu(**given) is given["out"]
-    launched = [found.address for found in gpu.driver.launches[0].maps]
+    launched = list(gpu.driver.launches[0].addresses)
     assert launched == [array.data.ptr for array in arrays.values()]

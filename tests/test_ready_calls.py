@@ -55,8 +55,8 @@ def test_an_array_of_the_same_kind_needs_no_new_plan(gpu, again):
     assert again(x=x) is again.out
     assert gpu.driver.count(PLANS) == 0
     assert len(gpu.driver.launches) == again.launches
-    assert gpu.driver.launches[0].maps[0].address == x.data.ptr
-    assert gpu.driver.launches[-1].maps[3].address == again.out.data.ptr
+    assert gpu.driver.launches[0].addresses[0] == x.data.ptr
+    assert gpu.driver.launches[-1].addresses[3] == again.out.data.ptr
 
 
 def test_a_new_result_is_what_the_last_kernel_writes(gpu, again):
@@ -67,7 +67,7 @@ def test_a_new_result_is_what_the_last_kernel_writes(gpu, again):
             "bfloat16",
             0,
         )
-        assert gpu.driver.launches[-1].maps[3].address == result.data.ptr
+        assert gpu.driver.launches[-1].addresses[3] == result.data.ptr
 
 
 OTHERS = {
@@ -145,7 +145,7 @@ def test_an_array_of_another_library_needs_no_new_plan(gpu, again):
     x, out = Producer(device_poisoned(M, K)), Producer(again.out)
     assert again(x=x, out=out) is out
     assert gpu.driver.count(PLANS) == 0
-    assert gpu.driver.launches[0].maps[0].address == x.array.data.ptr
+    assert gpu.driver.launches[0].addresses[0] == x.array.data.ptr
 
 
 @pytest.mark.parametrize("function", ["swiglu", "mlp"])
@@ -161,7 +161,7 @@ def test_other_weights_of_the_same_kind_are_the_ones_that_are_read(gpu, function
     first = gpu.driver.launches[0]
     assert [found.address for found in first.maps[1:3]] == [gate, up]
     if function == "mlp":
-        assert gpu.driver.launches[1].maps[1].address == arguments["w_down"].data.ptr
+        assert gpu.driver.launches[1].addresses[1] == arguments["w_down"].data.ptr
 
 
 @pytest.mark.parametrize("function", ["swiglu", "mlp"])
@@ -202,7 +202,7 @@ def test_a_down_projection_on_the_portable_path_gets_matrices_in_later_calls_too
         result = call("mlp", **arguments | {"x": x}, stream=77)
         (launch,), ((product, (hidden, down, rows), stream),) = gpu.driver.launches, gpu.portable
         assert (product, stream, launch.stream) == ("matmul", 77, 77)
-        assert (hidden.shape, launch.maps[3].address) == ((6, N), hidden.data.ptr)
+        assert (hidden.shape, launch.addresses[3]) == ((6, N), hidden.data.ptr)
         assert down is arguments["w_down"]
         assert (rows.shape, rows.data.ptr) == ((6, K_OUT), result.data.ptr)
         assert result.shape == (2, 3, K_OUT)
@@ -226,8 +226,8 @@ def test_the_intermediate_lies_apart_from_the_result(gpu, allocated, monkeypatch
     arguments = on_gpu("mlp")
     out = arguments.pop("out")
     result = call("mlp", **arguments, out=out if given else None)
-    hidden = gpu.driver.launches[0].maps[3].address
-    assert gpu.driver.launches[1].maps[0].address == hidden
+    hidden = gpu.driver.launches[0].addresses[3]
+    assert gpu.driver.launches[1].addresses[0] == hidden
     assert hidden % 16 == 0
     address, size = result.data.ptr, 2 * M * K_OUT
     assert hidden + 2 * M * N <= address or address + size <= hidden
@@ -273,6 +273,6 @@ def test_threads_share_a_layer_without_mixing_their_arrays(gpu):
     for stream in range(8):
         own = [launch for launch in gpu.driver.launches if launch.stream == 100 + stream]
         for first, second in zip(own[::2], own[1::2], strict=True):
-            assert first.maps[0].address == xs[stream].data.ptr
-            assert second.maps[0].address == first.maps[3].address
-            assert second.maps[3].address == outs[stream].data.ptr
+            assert first.addresses[0] == xs[stream].data.ptr
+            assert second.addresses[0] == first.addresses[3]
+            assert second.addresses[3] == outs[stream].data.ptr

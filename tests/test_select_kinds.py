@@ -6,7 +6,16 @@ import dataclasses
 import warnings
 
 import pytest
-from compiled import GATED, PACKED, PLAIN, made_up, name_of, with_layouts
+from compiled import (
+    DECODE_GATED,
+    DECODE_PLAIN,
+    GATED,
+    PACKED,
+    PLAIN,
+    made_up,
+    name_of,
+    with_layouts,
+)
 from host_arrays import poisoned
 from problems import packed_problem, plain_problem, problem
 
@@ -21,23 +30,23 @@ BY_SIZE = pytest.mark.parametrize(("m", "n", "k"), SIZES)
 @BY_SIZE
 def test_one_weight_takes_a_plain_kernel(m, n, k):
     choice = select(dataclasses.replace(plain_problem(), m=m, n=n, k=k), H200)
-    assert choice.kernel in PLAIN
+    assert choice.kernel in [*PLAIN, *DECODE_PLAIN]
 
 
 @BY_SIZE
 def test_gate_and_up_take_a_gated_kernel(m, n, k):
     choice = select(dataclasses.replace(problem(), m=m, n=n, k=k), H200)
-    assert choice.kernel in GATED
+    assert choice.kernel in [*GATED, *DECODE_GATED]
 
 
-@pytest.mark.parametrize("kernel", PLAIN, ids=name_of)
+@pytest.mark.parametrize("kernel", [*PLAIN, *DECODE_PLAIN], ids=name_of)
 @pytest.mark.parametrize("kind", ["name", "family"])
 def test_a_plain_kernel_is_never_given_gate_and_up(kernel, kind):
     with pytest.raises(ValueError, match="variant"):
         select(problem(), H200, getattr(kernel, kind))
 
 
-@pytest.mark.parametrize("kernel", GATED, ids=name_of)
+@pytest.mark.parametrize("kernel", [*GATED, *DECODE_GATED], ids=name_of)
 @pytest.mark.parametrize("kind", ["name", "family"])
 def test_a_gated_kernel_is_never_given_one_weight(kernel, kind):
     with pytest.raises(ValueError, match="variant"):
@@ -130,7 +139,7 @@ def test_the_warning_of_packed_weights_names_what_is_wrong_with_them():
     assert "x's address is a multiple of 2 bytes only" in str(record[0].message)
 
 
-@pytest.mark.parametrize("m", [1, 64, 512, 1024])
+@pytest.mark.parametrize("m", [129, 200, 512, 1024])
 def test_a_down_projection_of_few_tiles_goes_to_cublas_which_splits_k(m):
     choice = select(plain_problem(m=m, n=896, k=4864), H200)
     assert (choice.backend, choice.kernel) == ("cublas", None)

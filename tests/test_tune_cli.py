@@ -15,6 +15,7 @@ from cuswiglu.cli import tune as tune_module
 from cuswiglu.models.shapes import SHAPES
 from cuswiglu.select import DeviceInfo
 from cuswiglu.tuned import Key
+from cuswiglu.tuning import Tried
 
 SIZES = ["--hidden", "896", "--intermediate", "4864"]
 
@@ -32,7 +33,11 @@ def tune(monkeypatch, tmp_path, capsys):
     def measure(shape, **options):
         shapes.append((shape, options))
         name = (GATED if shape.gated else PLAIN)[0].name
-        return {(name, 16): 20.0, (name, 4): 10.0 + shape.m / 1000, ("cublas", 0): 30.0}
+        return {
+            Tried(name, 16): 20.0,
+            Tried(name, 4): 10.0 + shape.m / 1000,
+            tuning.PORTABLE: 30.0,
+        }
 
     def run(*arguments):
         shapes.clear()

@@ -28,9 +28,14 @@ def holds(chosen, asked=ASKED, **changes):
 # Which problems
 
 
-@pytest.mark.parametrize(("m", "rows"), [(1, 64), (63, 64), (64, 64), (65, 128), (1000, 1024)])
+@pytest.mark.parametrize(("m", "rows"), [(33, 64), (63, 64), (64, 64), (65, 128), (1000, 1024)])
 def test_m_is_rounded_up_to_blocks_of_64_rows(m, rows):
     assert Key.of(dataclasses.replace(ASKED, m=m)) == Key(True, rows, 96, 128, "k")
+
+
+@pytest.mark.parametrize(("m", "tokens"), [(1, 8), (8, 8), (9, 16), (16, 16), (17, 32), (32, 32)])
+def test_a_small_m_is_rounded_up_to_the_tokens_of_a_decode_kernel(m, tokens):
+    assert Key.of(dataclasses.replace(ASKED, m=m)).m == tokens
 
 
 @pytest.mark.parametrize(("m", "there"), [(64, False), (65, True), (128, True), (129, False)])

@@ -12,7 +12,7 @@ from problems import plain_problem, problem
 
 from cuswiglu import cost, tuned, tuning
 from cuswiglu.cost import LAUNCH_US, Rates
-from cuswiglu.tuning import Shape, best, fit_rates, mlp_shapes
+from cuswiglu.tuning import PORTABLE, Shape, Tried, best, fit_rates, mlp_shapes
 
 SMS = 132
 SHAPES = [
@@ -25,11 +25,11 @@ def synthetic(rates, rasters=(16, 4)):
     """Times that the cost model gives for these rates; the second raster is always slower."""
     measured = {}
     for shape in SHAPES:
-        times = {("cublas", 0): 999.0}
+        times = {PORTABLE: 999.0}
         for kernel in (*GATED, *PLAIN):
             if kernel.gated == shape.gated and kernel.name in rates:
                 us = time_of(kernel, shape, rates[kernel.name])
-                times |= {(kernel.name, r): us * (1 + i) for i, r in enumerate(rasters)}
+                times |= {Tried(kernel.name, r): us * (1 + i) for i, r in enumerate(rasters)}
         measured[shape] = times
     return measured
 
@@ -60,22 +60,24 @@ def test_weights_lie_along_k_unless_said_otherwise():
 
 
 def test_the_fastest_is_kept_with_its_raster_and_its_time():
-    times = {("a", 16): 20.0, ("a", 4): 10.123, ("b", 16): 15.0, ("cublas", 0): 30.0}
+    times = {Tried("a", 16): 20.0, Tried("a", 4): 10.123, Tried("b", 16): 15.0, PORTABLE: 30.0}
     key, entry = best(Shape(512, 4864, 896), times)
     assert key == tuned.Key(True, 512, 4864, 896, "k")
     assert entry == tuned.Entry("a", 4, 10.12)
 
 
-@pytest.mark.parametrize(("m", "rows"), [(1, 64), (64, 64), (65, 128), (500, 512)])
+@pytest.mark.parametrize(
+    ("m", "rows"), [(1, 8), (9, 16), (17, 32), (33, 64), (64, 64), (65, 128), (500, 512)]
+)
 def test_the_key_is_the_one_that_problems_of_that_shape_are_looked_up_by(m, rows):
     for of_kind, gated in ((problem, True), (plain_problem, False)):
-        key, _ = best(Shape(m, 96, 128, "n", gated=gated), {("a", 1): 1.0})
+        key, _ = best(Shape(m, 96, 128, "n", gated=gated), {Tried("a", 1): 1.0})
         assert key.m == rows
         assert key == tuned.Key.of(of_kind(m=m, n=96, k=128, major="n"))
 
 
 def test_cublas_may_be_the_fastest_and_its_entry_can_be_written():
-    _, entry = best(Shape(512, 96, 128), {("a", 16): 20.0, ("cublas", 0): 10.0})
+    _, entry = best(Shape(512, 96, 128), {Tried("a", 16): 20.0, PORTABLE: 10.0})
     assert entry.variant == "cublas"
     table = tuned.Table("GPU", "hash", {tuned.Key(True, 512, 96, 128, "k"): entry}, {})
     assert tuned.parse(tuned.serialise(table)) == table
@@ -102,7 +104,7 @@ def test_fitted_rates_give_the_estimates_of_what_was_measured():
     fitted = fit_rates(measured, SMS)[kernel.name]
     for shape in SHAPES[:6]:
         assert time_of(kernel, shape, fitted) == pytest.approx(
-            measured[shape][kernel.name, 16], rel=1e-3
+            measured[shape][Tried(kernel.name, 16)], rel=1e-3
         )
 
 
@@ -127,7 +129,7 @@ def test_a_tile_that_seems_to_take_less_than_no_time_takes_none():
 def test_only_what_was_measured_has_rates():
     assert set(fit_rates(synthetic({GATED[0].name: Rates(0.2, 1.5)}), SMS)) == {GATED[0].name}
     assert fit_rates({}, SMS) == {}
-    assert fit_rates({SHAPES[0]: {("cublas", 0): 5.0, ("unknown", 16): 4.0}}, SMS) == {}
+    assert fit_rates({SHAPES[0]: {PORTABLE: 5.0, Tried("unknown", 16): 4.0}}, SMS) == {}
 
 
 def test_one_shape_is_enough_to_estimate_that_shape():
@@ -135,13 +137,15 @@ def test_one_shape_is_enough_to_estimate_that_shape():
     shape = SHAPES[0]
     times = {shape: synthetic({kernel.name: Rates(0.2, 1.5)})[shape]}
     fitted = fit_rates(times, SMS)[kernel.name]
-    assert time_of(kernel, shape, fitted) == pytest.approx(times[shape][kernel.name, 16], rel=1e-3)
+    assert time_of(kernel, shape, fitted) == pytest.approx(
+        times[shape][Tried(kernel.name, 16)], rel=1e-3
+    )
 
 
 def test_times_as_short_as_a_launch_are_left_out_of_the_fit():
     """They tell of the launch alone, and could make the rates negative."""
     shape = Shape(64, 96, 64)
-    assert fit_rates({shape: {(GATED[0].name, 16): LAUNCH_US - 0.5}}, SMS) == {}
+    assert fit_rates({shape: {Tried(GATED[0].name, 16): LAUNCH_US - 0.5}}, SMS) == {}
 
 
 # What is measured
@@ -187,18 +191,20 @@ def test_every_contender_launches_its_own_kernel_with_its_raster_on_every_set(me
     times, launched = measured(shape, everything=True)
     kernels = {kernel.name: kernel for kernel in (*GATED, *PLAIN)}
     weights = set()
-    assert ("cublas", 0) in times
-    for name, raster in times:
-        if name == "cublas":
-            assert len(launched[f"{name} {raster}"]) == 3
+    assert PORTABLE in times
+    for tried in times:
+        if tried == PORTABLE:
+            assert len(launched[str(tried)]) == 3
             continue
+        name, raster = tried.variant, tried.raster_rows
+        assert tried.split is None
         assert kernels[name].gated == gated
-        launches = launched[f"{name} {raster}"]
+        launches = launched[str(tried)]
         assert {launch.entry for launch in launches} == {kernels[name].entry("k")}
         assert {launch.named["raster_rows"] for launch in launches} == {raster}
-        assert {launch.integers[:3] for launch in launches} == {(4000, 3072, 512)}
-        assert {launch.named["weights_ahead"] for launch in launches} == {int(not gated)}
-        weights.add(tuple(launch.maps[1].address for launch in launches))
+        assert {launch.sizes for launch in launches} == {(4000, 3072, 512)}
+        assert {launch.named["weights_ahead"] for launch in launches} == {1}  # as in a GatedMLP
+        weights.add(tuple(launch.addresses[1] for launch in launches))
     (addresses,) = weights
     assert len(set(addresses)) == 3  # none finds its weights in the L2
 
@@ -207,13 +213,16 @@ def test_every_kernel_that_can_is_measured_only_where_asked_for(measured, monkey
     shape = Shape(4000, 3072, 512)
     slow = dataclasses.replace(made_up(name="slow"), block_m=128, block_n=8)
     pretend_compiled(monkeypatch, made_up(name="fast"), slow)
-    assert {name for name, _ in measured(shape)[0]} == {"fast", "cublas"}
+    assert {tried.variant for tried in measured(shape)[0]} == {"fast", "cublas"}
     everything, _ = measured(shape, everything=True)
-    assert {name for name, _ in everything} == {"fast", "slow", "cublas"}
+    assert {tried.variant for tried in everything} == {"fast", "slow", "cublas"}
 
 
 def test_one_raster_is_enough_where_all_tiles_run_at_once(measured):
+    tiles = {kernel.name for kernel in GATED}
     times, _ = measured(Shape(64, 96, 512), everything=True)
-    assert {raster for name, raster in times if name != "cublas"} == {tuning.RASTERS[0]}
+    rasters = {tried.raster_rows for tried in times if tried.variant in tiles}
+    assert rasters == {tuning.RASTERS[0]}
     times, _ = measured(Shape(8000, 8192, 64), everything=True)
-    assert {raster for name, raster in times if name != "cublas"} == set(tuning.RASTERS)
+    rasters = {tried.raster_rows for tried in times if tried.variant in tiles}
+    assert rasters == set(tuning.RASTERS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from compiled import GATED, PLAIN, made_up, name_of, with_layouts
+from compiled import DECODE, GATED, PLAIN, TILES, made_up, name_of, with_layouts
 from problems import plain_problem, problem
 
 from cuswiglu import columns, variants
@@ -13,7 +13,7 @@ WIDTHS = (("k", (96, 88, 80, 72, 64)), ("n", (96, 64)))
 
 @pytest.mark.parametrize("named", variants(), ids=name_of)
 def test_a_kernel_of_one_weight_is_plain_and_the_others_are_gated(named):
-    assert named.gated == (named.family != "plain")
+    assert named.gated == (named.family not in ("plain", "decode-plain"))
 
 
 # Tiles
@@ -39,7 +39,7 @@ def test_columns_depend_on_how_many_clusters_run_at_once():
     assert kernel.columns(256, 64 * 66, "k", resident=44) == columns.uniform(64 * 66, 96)
 
 
-@pytest.mark.parametrize("named", variants(), ids=name_of)
+@pytest.mark.parametrize("named", TILES, ids=name_of)
 def test_every_layout_has_widths_and_the_widest_is_the_tile(named):
     assert dict(named.widths).keys() == dict(named.entries).keys()
     for _, widths in named.widths:
@@ -50,7 +50,7 @@ def test_every_layout_has_widths_and_the_widest_is_the_tile(named):
 # Limits
 
 
-@pytest.mark.parametrize("named", [*GATED, *PLAIN], ids=name_of)
+@pytest.mark.parametrize("named", [*GATED, *PLAIN, *DECODE], ids=name_of)
 def test_a_problem_within_the_limits_meets_no_obstacle(named):
     of_kind = problem if named.gated else plain_problem
     major = named.entries[0][0]

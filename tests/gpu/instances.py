@@ -1,4 +1,4 @@
-"""Every compiled instance, with each layout of weights it has an entry for, and each width."""
+"""Every compiled instance, with each layout of weights it has an entry for; and launches of one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ from unittest import mock
 import cuswiglu
 from cuswiglu import arrays, plan, problem, select
 from cuswiglu.columns import Columns, uniform
-from cuswiglu.variant import Variant
+from cuswiglu.variant import DecodeVariant, TileVariant, variants
 
-CASES = [(kernel, layout) for kernel in cuswiglu.variants() for layout, _ in kernel.entries]
-IDS = [f"{kernel.name}-{layout}" for kernel, layout in CASES]
+
+def cases(kind):
+    """(kernel, layout) of every entry of the kernels of a kind, and their names."""
+    found = [
+        (kernel, layout)
+        for kernel in variants()
+        if isinstance(kernel, kind)
+        for layout, _ in kernel.entries
+    ]
+    return found, [f"{kernel.name}-{layout}" for kernel, layout in found]
+
+
+CASES, IDS = cases(TileVariant)
+DECODE_CASES, DECODE_IDS = cases(DecodeVariant)
 
 
 def widths(kernel, layout):
@@ -42,12 +54,15 @@ def weights(layout, gate, up, gated):
     return views if gated else views[:1]
 
 
-def launch(cupy, kernel, x, views, out, *, weights_ahead=False, columns=None):
-    """Run one kernel, whatever selection would say; on these columns, or on those it would have."""
+def launch(cupy, kernel, x, views, out, *, weights_ahead=False, columns=None, split=None):
+    """Run one kernel, whatever selection would say.
+
+    On these columns, or on those it would have; a decode kernel with this split.
+    """
     x_view, out_view = arrays.view("x", x), arrays.view("out", out)
     described = problem.describe(x_view, views, out_view)
-    choice = select.Choice("sm90", kernel.name, kernel)
-    chosen = Variant.columns if columns is None else lambda *arguments: columns
-    with mock.patch.object(Variant, "columns", chosen):
+    choice = select.Choice("sm90", kernel.name, kernel, split=split)
+    chosen = TileVariant.columns if columns is None else lambda *arguments: columns
+    with mock.patch.object(TileVariant, "columns", chosen):
         made = plan.Sm90Plan(described, choice, plan.driver(), weights_ahead=weights_ahead)
     made(x_view, views, out_view, cupy.cuda.get_current_stream().ptr)
