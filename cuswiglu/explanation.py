@@ -79,6 +79,7 @@ def explain(
     described = problem.describe(arrays.matrix(x_view), weights)
     if device is None and described.device.kind == "cuda":
         device = plan.device_info(described.device.index)
+    select.check_name(variant)
     choice = select.select(described, device, variant)
     if device is None or not device.runs_kernels:
         return Explanation(described, device, choice, None, [], {})
@@ -86,6 +87,6 @@ def explain(
     obstacles = {k.name: why for k in kernels if (why := k.obstacle(described)) is not None}
     able = [kernel for kernel in kernels if kernel.name not in obstacles]
     measured = tuned.lookup(described, device.name, select.measured_with(device))
-    return Explanation(
-        described, device, choice, measured, select.estimates(described, device, able), obstacles
-    )
+    considered = select.sensible(described, able) if variant == "auto" else able
+    estimates = select.estimates(described, device, considered)
+    return Explanation(described, device, choice, measured, estimates, obstacles)

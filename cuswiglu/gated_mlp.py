@@ -201,6 +201,7 @@ class GatedMLP:
         *,
         device: str = "cuda",
         variant: str = "auto",
+        deterministic: str | None = None,
     ) -> GatedMLP:
         """The MLP of one layer of a Hugging Face Llama, Mistral, Qwen or Phi-3 checkpoint.
 
@@ -211,6 +212,8 @@ class GatedMLP:
         layer : int
         device : "cuda" or "cpu"
             Where the weights go: the current CUDA device, or host memory.
+        variant, deterministic
+            As in `GatedMLP`.
 
         Raises
         ------
@@ -226,7 +229,7 @@ class GatedMLP:
         from .models import load_safetensors
 
         _check_device(device)
-        return cls._from_weights(load_safetensors(path, layer), device, variant)
+        return cls._from_weights(load_safetensors(path, layer), device, variant, deterministic)
 
     @classmethod
     def from_gguf(
@@ -236,19 +239,22 @@ class GatedMLP:
         *,
         device: str = "cuda",
         variant: str = "auto",
+        deterministic: str | None = None,
     ) -> GatedMLP:
         """The MLP of one layer of a GGUF file, dequantised to BF16; as `from_safetensors`."""
         from .models import load_gguf
 
         _check_device(device)
-        return cls._from_weights(load_gguf(path, layer), device, variant)
+        return cls._from_weights(load_gguf(path, layer), device, variant, deterministic)
 
     @classmethod
-    def _from_weights(cls, weights: MLPWeights, device: str, variant: str) -> GatedMLP:
+    def _from_weights(
+        cls, weights: MLPWeights, device: str, variant: str, deterministic: str | None
+    ) -> GatedMLP:
         held = [weights.gate, weights.up, weights.down]
         if device == "cuda":
             held = [_to_device(array) for array in held]
-        return cls(*held, variant=variant)
+        return cls(*held, variant=variant, deterministic=deterministic)
 
 
 def _rule(variant: str, deterministic: str | None) -> str:

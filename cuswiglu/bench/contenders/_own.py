@@ -23,7 +23,7 @@ UNGATED = "sync-bare"
 
 
 def gate_up() -> Found:
-    """auto, every instance, the portable path, and the bare product."""
+    """auto, every tile kernel, the portable path, and the bare product."""
     found = Found([Contender("auto", lambda inputs: _swiglu(inputs, "auto"))])
     try:
         kernels = variants.variants()
@@ -33,7 +33,7 @@ def gate_up() -> Found:
     found.contenders.extend(
         Contender(kernel.name, _maker(kernel), family=kernel.family)
         for kernel in kernels
-        if kernel.gated
+        if kernel.gated and isinstance(kernel, variants.TileVariant)
     )
     found.contenders.append(Contender("portable", lambda inputs: _swiglu(inputs, "cublas")))
     found.contenders.append(Contender("bare", _bare, "product"))
