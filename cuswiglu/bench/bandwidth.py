@@ -1,4 +1,4 @@
-"""What the suite `decode` comes to: how fast gate and up are read, beside a copy of the same run."""
+"""What the suite `decode` comes to: how fast gate and up are read, beside a copy."""
 
 from __future__ import annotations
 

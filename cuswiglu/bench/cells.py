@@ -64,10 +64,11 @@ def random_cells(count: int, seed: int) -> tuple[Cell, ...]:
 _ALL = tuple(cell(model, m) for model in MODELS for m in TOKENS)
 #: Layers of the stack that the suite `jax` computes, as many as the model has.
 LAYERS = 24
-#: Suite -> its cells. `mlp`, `host`, `jax` and `tensor-parallel` compute the whole MLP, `decode` gate
-#: and up and the whole MLP of few tokens, the others gate and up. `random` is how well selection does where nothing was measured, among our own
-#: kernels alone. `host` times the host's part of calls, of a model so small that the GPU keeps up.
-#: `jax` is a stack of layers under `jax.jit`; `tensor-parallel` cuts each layer over several GPUs.
+#: Suite -> its cells. `mlp`, `host`, `jax` and `tensor-parallel` compute the whole MLP; `decode`
+#: that and gate and up, for few tokens; the others gate and up. `random` is how well selection does
+#: where nothing was measured, among our own kernels alone. `host` times the host's part of calls,
+#: of a model so small that the GPU keeps up. `jax` is a stack of layers under `jax.jit`;
+#: `tensor-parallel` cuts each layer over several GPUs.
 SUITES: dict[str, tuple[Cell, ...]] = {
     "paper": _ALL,
     "mlp": _ALL,

@@ -44,7 +44,8 @@ def _time(who: str, form: str = "{:.1f}") -> Column:
         time = row.us(who)
         return form.format(time) if time else "failed"
 
-    return Column(f"{who} us", 9, text)
+    heading = f"{who} us"
+    return Column(heading, max(9, len(heading)), text)
 
 
 def _kernel(who: str, width: int) -> Column:

@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
         description="Times gate and up (suites paper and quick) or the whole MLP (suite mlp) of "
         "Qwen-2.5's models: our variants beside cuBLAS's bare products and what is installed of "
         "torch, JAX, QuACK and flash-swiglu-mlp, from CUDA graphs, on rotating weights, in turns. "
-        "Suite decode times both for few tokens, beside a copy of the GPU's memory; host what calls "
+        "Suite decode times both for few tokens, beside a copy in GPU memory; host what calls "
         "cost the host, beside torch, CuPy and bare launches; jax a stack of layers under jax.jit; "
         "tensor-parallel layers cut over all GPUs, in JAX.",
     )
