@@ -232,9 +232,9 @@ def test_marks_of_a_full_run():
         f"{BARE} <= 64, geometric mean": ("1.080", "1.150", "must", 49, 49),
         "its worst cell": ("0.980", "1.020", "aim", 49, 49),
         f"{SHARE}, 7B to 72B, geometric mean": ("92.0%", "97.0%", "must", 28, 28),
-        f"{SHARE}, 0.5B to 1.5B, geometric mean": ("70.0%", "85.0%", "aim", 14, 14),
+        f"{SHARE}, 0.5B and 1.5B, geometric mean": ("70.0%", "85.0%", "aim", 14, 14),
         f"{WHOLE}, geometric mean": ("1.180", "1.280", "must", 49, 49),
-        "the same of one token": ("1.500", "2.000", "missed", 1, 1),
+        "the same, 0.5B at M = 1": ("1.500", "2.000", "missed", 1, 1),
         f"{BARE} > 64, worst cell": ("0.970", "1.000", "aim", 14, 14),
     }
 
@@ -259,12 +259,12 @@ def test_a_mark_is_of_its_own_cells_alone():
     )
     assert found[f"{BARE} <= 64, geometric mean"].value == "1.200"
     assert found["its worst cell"].met == "aim"
-    large, small = (found[f"{SHARE}, {w}, geometric mean"] for w in ("7B to 72B", "0.5B to 1.5B"))
+    large, small = (found[f"{SHARE}, {w}, geometric mean"] for w in ("7B to 72B", "0.5B and 1.5B"))
     assert large.value.startswith("90.0%, worst 90.0%")
     assert small.value.startswith("80.0%, worst 80.0%")
     assert (large.met, small.met) == ("missed", "must")
     assert found[f"{WHOLE}, geometric mean"].value == f"{2.1 ** (1 / 49):.3f}"
-    assert found["the same of one token"].value == "2.100 (0.5b at M = 1)"
+    assert found["the same, 0.5B at M = 1"].value == "2.100 (0.5b at M = 1)"
     assert found[f"{BARE} > 64, worst cell"].value.startswith("0.960")
     assert found[f"{BARE} > 64, worst cell"].met == "missed"
 

@@ -205,8 +205,10 @@ def _decode(record: Record) -> list[Figure]:
     found += _worst_of(bare, "its worst cell", 0.98, 1.02, _few())
     shares = [Ratio(row.cell, value) for row, value in bandwidth.shares(record)]
     name = f"bandwidth of gate and up over a copy's, M <= {FEW}"
-    for models, must, aim in ((_LARGE, 0.92, 0.97), (_SMALL, 0.70, 0.85)):
-        whose = f"{models[0].upper()} to {models[-1].upper()}"
+    for whose, models, must, aim in (
+        ("7B to 72B", _LARGE, 0.92, 0.97),
+        ("0.5B and 1.5B", _SMALL, 0.70, 0.85),
+    ):
         for figure in _mean_of(shares, f"{name}, {whose}", must, aim, _few(models), _percent):
             low = worst([ratio for ratio in shares if ratio.cell in _few(models)])
             value = f"{figure.value}, worst {low.value:.1%} ({low.cell})"
@@ -215,7 +217,7 @@ def _decode(record: Record) -> list[Figure]:
     name = f"whole MLP against {_present(record, UNFUSED_MLP)}"
     found += _mean_of(whole, f"{name}, M <= {FEW}", 1.18, 1.28, _few())
     one = [cell for cell in _few(["0.5b"]) if cell.m == 1]
-    found += _worst_of(whole, "the same of one token", 1.5, 2.0, one)
+    found += _worst_of(whole, "the same, 0.5B at M = 1", 1.5, 2.0, one)
     more = [cell for cell in SUITES["decode"] if cell.m > FEW]
     name = f"gate and up against cuBLAS's bare GEMM, M > {FEW}, worst cell"
     return found + _worst_of(bare, name, 0.97, 1.00, more)
