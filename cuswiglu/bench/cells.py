@@ -12,6 +12,7 @@ from ..models.shapes import SHAPES
 PREFIX = "qwen2.5-"
 MODELS = ("0.5b", "1.5b", "3b", "7b", "14b", "32b", "72b")
 TOKENS = (512, 1024, 2048, 4096)
+FEW_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Cell:
     def gate_up_flops(self) -> int:
         """Of the two products; the activation's are below a thousandth."""
         return 4 * self.m * self.n * self.k
+
+    @property
+    def gate_up_bytes(self) -> int:
+        """Of both weights, BF16."""
+        return 2 * self.n * self.k * 2
 
     @property
     def mlp_flops(self) -> int:
@@ -58,13 +64,15 @@ def random_cells(count: int, seed: int) -> tuple[Cell, ...]:
 _ALL = tuple(cell(model, m) for model in MODELS for m in TOKENS)
 #: Layers of the stack that the suite `jax` computes, as many as the model has.
 LAYERS = 24
-#: Suite -> its cells. `mlp`, `host`, `jax` and `tensor-parallel` compute the whole MLP, the others
-#: gate and up. `random` is how well selection does where nothing was measured, among our own
-#: kernels alone. `host` times the host's part of calls, of a model so small that the GPU keeps up.
-#: `jax` is a stack of layers under `jax.jit`; `tensor-parallel` cuts each layer over several GPUs.
+#: Suite -> its cells. `mlp`, `host`, `jax` and `tensor-parallel` compute the whole MLP; `decode`
+#: that and gate and up, for few tokens; the others gate and up. `random` is how well selection does
+#: where nothing was measured, among our own kernels alone. `host` times the host's part of calls,
+#: of a model so small that the GPU keeps up. `jax` is a stack of layers under `jax.jit`;
+#: `tensor-parallel` cuts each layer over several GPUs.
 SUITES: dict[str, tuple[Cell, ...]] = {
     "paper": _ALL,
     "mlp": _ALL,
+    "decode": tuple(cell(model, m) for model in MODELS for m in FEW_TOKENS),
     "random": random_cells(40, seed=40),
     "host": (cell("0.5b", 1), cell("0.5b", 16)),
     "jax": (cell("0.5b", 16), cell("0.5b", 512)),
@@ -82,7 +90,7 @@ def flops(suite: str, of: Cell) -> int:
 
 def whole_mlp(suite: str) -> bool:
     """Whether a suite computes the down projection too."""
-    return suite in ("mlp", "host", "jax", "tensor-parallel")
+    return suite in ("mlp", "decode", "host", "jax", "tensor-parallel")
 
 
 def layers(suite: str) -> int:

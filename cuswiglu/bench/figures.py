@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .cells import SUITES, Cell, flops
+from . import bandwidth
+from .cells import MODELS, SUITES, Cell, flops
 from .record import CellRecord, Record
 
 #: Dense BF16 without sparsity, in FLOP/s: NVIDIA H100 and H200 SXM datasheets.
@@ -28,6 +30,9 @@ PAPER_FAMILIES = {"sync": "Kernel-1", "interleave": "Kernel-2"}
 #: One BF16 rounding is 2^-9 of each element at most, so of the norm too; FP32 sums add a little.
 ONE_ROUNDING = 1.01 * 2**-9
 _ALL = len(SUITES["paper"])
+#: Token counts of the suite `decode` up to which gate and up are bound by memory alone.
+FEW = 64
+_LARGE, _SMALL = ("7b", "14b", "32b", "72b"), ("0.5b", "1.5b")
 
 
 def geomean(values: Iterable[float]) -> float:
@@ -137,7 +142,7 @@ class Figure:
 def shows(record: Record) -> list[Figure]:
     """Every mark that this record can answer.
 
-    The marks are for all 28 cells: figures on fewer are partial.
+    The marks are for all cells of a suite: figures on fewer are partial.
     """
     if record.suite in ("jax", "tensor-parallel"):
         return []  # no mark is set
@@ -150,6 +155,8 @@ def shows(record: Record) -> list[Figure]:
         return [_figure(name, mean, _ratio, 0.93, 0.97, ratios, of=len(SUITES["random"]))]
     if record.suite == "host":
         return _host(record)
+    if record.suite == "decode":
+        return _decode(record)
     if record.suite == "mlp":
         name = f"whole MLP against {_present(record, UNFUSED_MLP)}"
         return _compared(record, UNFUSED_MLP, name, 1.08, 1.15)
@@ -188,6 +195,64 @@ def _host(record: Record) -> list[Figure]:
         name = "host time of torch eager's MLP over an unplanned call's"
         found.append(_figure(name, low.value, _ratio, 3.0, 6.0, ratios, low.cell, of))
     return found
+
+
+def _decode(record: Record) -> list[Figure]:
+    """Marks of few tokens: M up to `FEW`, and above it."""
+    bare = speed(record, bandwidth.OURS, [bandwidth.BARE])
+    name = f"gate and up against cuBLAS's bare GEMM, M <= {FEW}"
+    found = _mean_of(bare, name, 1.08, 1.15, _few())
+    found += _worst_of(bare, "its worst cell", 0.98, 1.02, _few())
+    shares = [Ratio(row.cell, value) for row, value in bandwidth.shares(record)]
+    name = f"bandwidth of gate and up over a copy's, M <= {FEW}"
+    for whose, models, must, aim in (
+        ("7B to 72B", _LARGE, 0.92, 0.97),
+        ("0.5B and 1.5B", _SMALL, 0.70, 0.85),
+    ):
+        for figure in _mean_of(shares, f"{name}, {whose}", must, aim, _few(models), _percent):
+            low = worst([ratio for ratio in shares if ratio.cell in _few(models)])
+            value = f"{figure.value}, worst {low.value:.1%} ({low.cell})"
+            found.append(dataclasses.replace(figure, value=value))
+    whole = speed(record, bandwidth.MLP, UNFUSED_MLP)
+    name = f"whole MLP against {_present(record, UNFUSED_MLP)}"
+    found += _mean_of(whole, f"{name}, M <= {FEW}", 1.18, 1.28, _few())
+    one = [cell for cell in _few(["0.5b"]) if cell.m == 1]
+    found += _worst_of(whole, "the same, 0.5B at M = 1", 1.5, 2.0, one)
+    more = [cell for cell in SUITES["decode"] if cell.m > FEW]
+    name = f"gate and up against cuBLAS's bare GEMM, M > {FEW}, worst cell"
+    return found + _worst_of(bare, name, 0.97, 1.00, more)
+
+
+def _few(models: Sequence[str] = MODELS) -> list[Cell]:
+    """Cells of few tokens, of some models."""
+    return [cell for cell in SUITES["decode"] if cell.m <= FEW and cell.model in models]
+
+
+def _mean_of(
+    ratios: Sequence[Ratio],
+    name: str,
+    must: float,
+    aim: float,
+    cells: Sequence[Cell],
+    show: Callable[[float], str] | None = None,
+) -> list[Figure]:
+    """The geometric mean of those ratios that are of these cells, if there are any."""
+    there = [ratio for ratio in ratios if ratio.cell in cells]
+    if not there:
+        return []
+    mean, name = geomean(ratio.value for ratio in there), f"{name}, geometric mean"
+    return [_figure(name, mean, show or _ratio, must, aim, there, of=len(cells))]
+
+
+def _worst_of(
+    ratios: Sequence[Ratio], name: str, must: float, aim: float, cells: Sequence[Cell]
+) -> list[Figure]:
+    """The lowest of those ratios that are of these cells, if there are any."""
+    there = [ratio for ratio in ratios if ratio.cell in cells]
+    if not there:
+        return []
+    low = worst(there)
+    return [_figure(name, low.value, _ratio, must, aim, there, low.cell, len(cells))]
 
 
 def _present(record: Record, names: Sequence[str]) -> str:

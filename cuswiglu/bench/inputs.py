@@ -139,8 +139,8 @@ def draw(cell: Cell, seed: int, *, whole_mlp: bool, layers: int = 0) -> Inputs:
         return values.astype(ml_dtypes.bfloat16)
 
     k, n = cell.k, cell.n
-    set_bytes = (3 if whole_mlp else 2) * n * k * 2
-    sets = range(layers or timing.buffer_sets(set_bytes))
+    # Gate and up alone outrun the L2: some contenders leave the down projection out.
+    sets = range(layers or timing.buffer_sets(cell.gate_up_bytes))
     down = n**-0.5 * (STACK_SCALE if layers else 1)
     return Inputs(
         cell,

@@ -1,13 +1,13 @@
-"""Plots of a record, as PNG: speed-up, roofline, utilisation, winners."""
+"""Plots of a record, as PNG: speed-up, roofline, utilisation, winners; bandwidth for few tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import claims, figures, scaling
-from .cells import MODELS, TOKENS, Cell, whole_mlp
+from . import bandwidth, claims, figures, scaling
+from .cells import FEW_TOKENS, MODELS, TOKENS, Cell, whole_mlp
 from .record import CellRecord, Record
 
 #: Memory bandwidth in B/s by nvidia-smi's name: NVIDIA's datasheets of the SXM parts.
@@ -44,6 +44,8 @@ def draw(record: Record, folder: Path) -> list[Path]:
         plots |= {"roofline": roofline, "winners": winners}
     if record.suite == "tensor-parallel":
         plots = {"scaling": parallel_speedup}
+    if record.suite == "decode":
+        plots = {"bandwidth": copy_share, "bare": bare_speed}
     drawn = []
     for name, plot in plots.items():
         figure = plot(record)
@@ -228,6 +230,39 @@ def parallel_speedup(record: Record) -> Any:
     axes.set_xticks(range(len(ours)), [f"{cell.model.upper()}\nM = {cell.m}" for cell in ours])
     axes.set_ylabel("speed-up over one GPU")
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def copy_share(record: Record) -> Any:
+    """The bandwidth of gate and up over a copy's, by M, a line for each model."""
+    ratios = [figures.Ratio(row.cell, value) for row, value in bandwidth.shares(record)]
+    title = "Few tokens: bandwidth of gate and up, of a copy's in the same run"
+    return _by_tokens(record, title, "share of the copy's TB/s", ratios)
+
+
+def bare_speed(record: Record) -> Any:
+    """Speed of gate and up against cuBLAS's bare product, by M, a line for each model."""
+    ratios = figures.speed(record, bandwidth.OURS, [bandwidth.BARE])
+    title = "Few tokens: gate and up fused against cuBLAS's bare GEMM"
+    return _by_tokens(record, title, "speed of the bare GEMM = 1", ratios)
+
+
+def _by_tokens(record: Record, title: str, what: str, ratios: Sequence[figures.Ratio]) -> Any:
+    if not ratios:
+        return None
+    figure, axes = _figure(8.4, 5.0, title, record)
+    colours = matplotlib_modules().colormaps["viridis"]
+    for index, model in enumerate(MODELS):
+        points = sorted((one.cell.m, one.value) for one in ratios if one.cell.model == model)
+        if points:
+            colour = colours(0.95 * index / (len(MODELS) - 1))
+            axes.plot(*zip(*points, strict=True), "o-", color=colour, label=model.upper())
+    axes.axhline(1, color=_INK, linewidth=1)
+    axes.set_xscale("log", base=2)
+    _plain_ticks(axes.xaxis, FEW_TOKENS)
+    axes.set_xlabel("tokens (M)")
+    axes.set_ylabel(what)
+    figure.legend(loc="outside lower center", ncols=len(MODELS), frameon=False)
     return figure
 
 

@@ -77,7 +77,8 @@ class Session:
     """One run of the command on one machine.
 
     `kernels` is a hash of all cubins; `missing` says why a contender was not there; `warnings` is
-    what makes the numbers less than they should be.
+    what makes the numbers less than they should be; `copy_tbs` is `copy_rate.measured`, in the
+    suite `decode`.
     """
 
     started: str
@@ -86,6 +87,7 @@ class Session:
     kernels: str
     missing: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    copy_tbs: float | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import machine, smi
+from . import copy_rate, machine, smi
 from .cells import Cell, layers, whole_mlp
 from .contenders import Contender, Found, find
 from .measure import Measured, measure
@@ -36,6 +36,7 @@ class Bench:
 
     gpu: Callable[[], str] = machine.bus_id
     session: Callable[[str], Session] = machine.session
+    copy: Callable[[], float] = copy_rate.measured
     find: Callable[[str], Found] = find
     measure: Measure = measure
     watch: Callable[[str], Watch] = smi.Monitor
@@ -114,6 +115,8 @@ def run(
     gpu = bench.gpu()
     session = bench.session(gpu)
     _check_same(record, session)
+    if record.suite == "decode":
+        session = replace(session, copy_tbs=bench.copy())
     found = bench.find(record.suite)
     session = replace(session, missing=found.missing)
     record = replace(record, sessions=(*record.sessions, session))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from . import figures, scaling
+from . import bandwidth, figures, scaling
 from .cells import LAYERS, Cell, flops
 from .record import CellRecord, Record, Session
 
@@ -19,16 +19,16 @@ class Column:
     text: Callable[[CellRecord], str]
 
 
-def _against(heading: str, *names: str) -> Column:
-    """How many times as fast as these auto is."""
+def _against(heading: str, *names: str, who: str = "auto") -> Column:
+    """How many times as fast as these one of ours is."""
 
     def text(row: CellRecord) -> str:
-        ours, theirs = row.us("auto"), row.us(*names)
+        ours, theirs = row.us(who), row.us(*names)
         if ours and theirs:
             return f"{theirs / ours:.3f}"
         return _untimed(row, *names)
 
-    return Column(heading, 7, text)
+    return Column(heading, max(7, len(heading)), text)
 
 
 def _untimed(row: CellRecord, *names: str) -> str:
@@ -37,13 +37,22 @@ def _untimed(row: CellRecord, *names: str) -> str:
     return "failed" if tried and not row.us(*names) else "-"
 
 
-def _time(row: CellRecord) -> str:
-    time = row.us("auto")
-    return f"{time:.1f}" if time else "failed"
+def _time(who: str, form: str = "{:.1f}") -> Column:
+    """Microseconds of one of ours."""
+
+    def text(row: CellRecord) -> str:
+        time = row.us(who)
+        return form.format(time) if time else "failed"
+
+    heading = f"{who} us"
+    return Column(heading, max(9, len(heading)), text)
 
 
-def _kernel(row: CellRecord) -> str:
-    return row.outcomes["auto"].choice if "auto" in row.outcomes else ""
+def _kernel(who: str, width: int) -> Column:
+    def text(row: CellRecord) -> str:
+        return row.outcomes[who].choice if who in row.outcomes else ""
+
+    return Column("its kernel", width, text)
 
 
 def _of_best(row: CellRecord) -> str:
@@ -94,7 +103,7 @@ _STACK = (
 )
 
 
-def _scaling(heading: str, figure: Callable[[CellRecord], float | None], form: str) -> Column:
+def _or_dash(heading: str, figure: Callable[[CellRecord], float | None], form: str) -> Column:
     def text(row: CellRecord) -> str:
         value = figure(row)
         return "-" if value is None else form.format(value)
@@ -112,24 +121,37 @@ def _gpus(row: CellRecord) -> int:
 
 _SCALING = (
     Column("GPUs", 4, lambda row: str(_gpus(row))),
-    _scaling("ours, 1", _of(scaling.OURS, "one"), "{:.1f}"),
-    _scaling("jax, 1", _of(scaling.PLAIN, "one"), "{:.1f}"),
-    _scaling("ours, all", _of(scaling.OURS, "every"), "{:.1f}"),
-    _scaling("jax, all", _of(scaling.PLAIN, "every"), "{:.1f}"),
-    _scaling("speed, 1", lambda row: scaling.speed(row, gpus=1), "{:.3f}"),
-    _scaling("all", lambda row: scaling.speed(row, gpus=_gpus(row)), "{:.3f}"),
-    _scaling("speed-up", _of(scaling.OURS, "speedup"), "{:.2f}"),
-    _scaling("jax's", _of(scaling.PLAIN, "speedup"), "{:.2f}"),
-    _scaling("sum", _of(scaling.OURS, "share"), "{:.1%}"),
-    _scaling("jax's", _of(scaling.PLAIN, "share"), "{:.1%}"),
+    _or_dash("ours, 1", _of(scaling.OURS, "one"), "{:.1f}"),
+    _or_dash("jax, 1", _of(scaling.PLAIN, "one"), "{:.1f}"),
+    _or_dash("ours, all", _of(scaling.OURS, "every"), "{:.1f}"),
+    _or_dash("jax, all", _of(scaling.PLAIN, "every"), "{:.1f}"),
+    _or_dash("speed, 1", lambda row: scaling.speed(row, gpus=1), "{:.3f}"),
+    _or_dash("all", lambda row: scaling.speed(row, gpus=_gpus(row)), "{:.3f}"),
+    _or_dash("speed-up", _of(scaling.OURS, "speedup"), "{:.2f}"),
+    _or_dash("jax's", _of(scaling.PLAIN, "speedup"), "{:.2f}"),
+    _or_dash("sum", _of(scaling.OURS, "share"), "{:.1%}"),
+    _or_dash("jax's", _of(scaling.PLAIN, "share"), "{:.1%}"),
 )
 
 
-def columns(suite: str) -> list[Column]:
+def _decode(sessions: Sequence[Session]) -> list[Column]:
+    return [
+        _time(bandwidth.OURS, "{:.2f}"),
+        _kernel(bandwidth.OURS, 27),
+        _or_dash("TB/s", bandwidth.tbs, "{:.2f}"),
+        _or_dash("of copy", lambda row: bandwidth.share(row, sessions), "{:.1%}"),
+        _against("bare", bandwidth.BARE, who=bandwidth.OURS),
+        _time(bandwidth.MLP, "{:.2f}"),
+        _against("best other", *figures.UNFUSED_MLP, who=bandwidth.MLP),
+        _times("batch/mlp", bandwidth.MLP_BATCH, bandwidth.MLP),
+    ]
+
+
+def columns(suite: str, sessions: Sequence[Session] = ()) -> list[Column]:
     """The table of cells of a suite; figures are auto's speed against the column's contender.
 
     Of the suite `host`, microseconds of host time; of `jax`, of a stack; of `tensor-parallel`, of a
-    layer.
+    layer. `decode` compares bandwidth with the copy of the cell's session.
     """
 
     def used(row: CellRecord) -> str:
@@ -141,6 +163,8 @@ def columns(suite: str) -> list[Column]:
         Column("model", 6, lambda row: row.cell.model),
         Column("M", 5, lambda row: str(row.cell.m)),
     ]
+    if suite == "decode":
+        return [*cell, *_decode(sessions)]
     if suite == "jax":
         return [*cell, *_STACK]
     if suite == "tensor-parallel":
@@ -149,8 +173,8 @@ def columns(suite: str) -> list[Column]:
         return [*cell, *(_host_time(name) for name in figures.HOST), *_HOST_RATIOS]
     first = [
         *cell,
-        Column("auto us", 9, _time),
-        Column("its kernel", 31, _kernel),
+        _time("auto"),
+        _kernel("auto", 31),
     ]
     if suite == "mlp":
         others = [
@@ -183,6 +207,12 @@ def legend(suite: str) -> str:
             "microseconds of a layer, x + mlp(x), ours and plain JAX's; our speed against plain "
             "JAX; speed-up over one GPU; share of the sum over the GPUs"
         )
+    if suite == "decode":
+        return (
+            "gate and up, from CUDA graphs: TB/s of their weights, its share of a copy's, speed "
+            "against cuBLAS's bare product; whole MLP: speed against the best of "
+            f"{', '.join(figures.UNFUSED_MLP)}; time with deterministic='batch' over without"
+        )
     return "auto's time, then its speed against each contender"
 
 
@@ -190,9 +220,9 @@ def heading(suite: str) -> str:
     return _line((column.heading, column.width) for column in columns(suite))
 
 
-def line(suite: str, row: CellRecord) -> str:
-    """One cell."""
-    return _line((column.text(row), column.width) for column in columns(suite))
+def line(suite: str, row: CellRecord, sessions: Sequence[Session] = ()) -> str:
+    """One cell of a record with these sessions."""
+    return _line((column.text(row), column.width) for column in columns(suite, sessions))
 
 
 def _line(parts: Iterable[tuple[str, int]]) -> str:
@@ -206,6 +236,8 @@ def session_text(session: Session) -> str:
     parts = [f"{session.started}: {gpu.get('name', 'unknown GPU')}"]
     if gpu.get("driver"):
         parts.append(f"driver {gpu['driver']}, {gpu.get('power_limit_w')} W")
+    if session.copy_tbs:
+        parts.append(f"copies {session.copy_tbs:.2f} TB/s, read plus written")
     return f"{', '.join(parts)}; cuswiglu {session.environment.get('cuswiglu')}, {versions}"
 
 

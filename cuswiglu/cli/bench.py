@@ -26,8 +26,9 @@ def add_parser(commands: Any) -> None:
         description="Times gate and up (suites paper and quick) or the whole MLP (suite mlp) of "
         "Qwen-2.5's models: our variants beside cuBLAS's bare products and what is installed of "
         "torch, JAX, QuACK and flash-swiglu-mlp, from CUDA graphs, on rotating weights, in turns. "
-        "Suite host times what calls cost the host, beside torch, CuPy and bare launches; jax a "
-        "stack of layers under jax.jit; tensor-parallel layers cut over all GPUs, in JAX.",
+        "Suite decode times both for few tokens, beside a copy in GPU memory; host what calls "
+        "cost the host, beside torch, CuPy and bare launches; jax a stack of layers under jax.jit; "
+        "tensor-parallel layers cut over all GPUs, in JAX.",
     )
     source = bench.add_mutually_exclusive_group(required=True)
     source.add_argument("--suite", choices=SUITES)
@@ -81,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         _say(console, tables.legend(record.suite))
         _say(console, tables.heading(record.suite))
         for row in record.cells:
-            _say(console, tables.line(record.suite, row))
+            _say(console, tables.line(record.suite, row, record.sessions))
     else:
         _check(options)
         wanted = select(options.suite, options.models, options.tokens)
@@ -124,7 +125,7 @@ def _measure(options: argparse.Namespace, wanted: Sequence[Cell], console: Any) 
         _say(console, tables.legend(record.suite))
         _say(console, tables.heading(record.suite))
         for row in record.cells:
-            _say(console, tables.line(record.suite, row))
+            _say(console, tables.line(record.suite, row, record.sessions))
 
     with console.status("looking at the machine") as status:
         return run(
@@ -135,7 +136,9 @@ def _measure(options: argparse.Namespace, wanted: Sequence[Cell], console: Any) 
             bench=bench,
             listener=Listener(
                 started=started,
-                finished=lambda record, row: _say(console, tables.line(record.suite, row)),
+                finished=lambda record, row: _say(
+                    console, tables.line(record.suite, row, record.sessions)
+                ),
                 doing=status.update,
             ),
         )
@@ -152,7 +155,7 @@ def _report(console: Any, record: Record, wanted: Sequence[Cell]) -> None:
         return
     if record.suite in ("jax", "tensor-parallel"):
         return
-    if record.suite == "host":
+    if record.suite in ("host", "decode"):
         _titled(console, "marks", summaries.shows_table(record))
         return
     if not whole_mlp(record.suite):

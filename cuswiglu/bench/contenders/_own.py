@@ -36,7 +36,7 @@ def gate_up() -> Found:
         if kernel.gated and isinstance(kernel, variants.TileVariant)
     )
     found.contenders.append(Contender("portable", lambda inputs: _swiglu(inputs, "cublas")))
-    found.contenders.append(Contender("bare", _bare, "product"))
+    found.contenders.append(Contender("bare", bare, "product"))
     return found
 
 
@@ -64,13 +64,13 @@ def mlp() -> Found:
     return Found(
         [
             Contender("auto", _mlp, "mlp"),
-            Contender("fused", _fused, "mlp"),
+            Contender("fused", fused, "mlp"),
             Contender("two-gemms", _two_gemms, "mlp"),
         ]
     )
 
 
-def _runner(call: Callable[[int], Any], out: Any, choice: str = "") -> Runner:
+def runner(call: Callable[[int], Any], out: Any, choice: str = "") -> Runner:
     def output() -> Any:
         poison(out)
         call(0)
@@ -90,7 +90,7 @@ def _swiglu(inputs: Inputs, variant: str, *, packed: bool = False) -> Runner:
     weights: list[tuple[Any, ...]] = [*inputs.pairs]
     if packed:
         weights = [(pack(*pair),) for pair in weights]
-    return _runner(
+    return runner(
         lambda number: functional.swiglu(x, *weights[number], out=out, variant=variant),
         out,
         explain(x, *weights[0], variant=variant).choice.variant,
@@ -108,27 +108,27 @@ def _planned(kernel: variants.Variant) -> Callable[[Inputs], Runner]:
         choice = select.Choice("sm90", kernel.name, kernel)
         made = plan.kernel_plan(problem.describe(x, weights[0], out), choice)
         stream = cupy_module().cuda.get_current_stream
-        return _runner(lambda number: made(x, weights[number], out, stream().ptr), inputs.hidden)
+        return runner(lambda number: made(x, weights[number], out, stream().ptr), inputs.hidden)
 
     return make
 
 
-def _bare(inputs: Inputs) -> Runner:
+def bare(inputs: Inputs) -> Runner:
     weights = [w2.T for w2 in inputs.w2]
     x, out, workspace = inputs.x, inputs.product, inputs.workspace
-    return _runner(lambda number: cublas.matmul(x, weights[number], out, workspace), out)
+    return runner(lambda number: cublas.matmul(x, weights[number], out, workspace), out)
 
 
 def _mlp(inputs: Inputs) -> Runner:
     x, out, weights = inputs.x, inputs.result, inputs.layers
-    return _runner(
+    return runner(
         lambda number: functional.mlp(x, *weights[number], out=out),
         out,
         explain(x, *weights[0][:2]).choice.variant,
     )
 
 
-def _fused(inputs: Inputs) -> Runner:
+def fused(inputs: Inputs) -> Runner:
     x, product, hidden, out = inputs.x, inputs.product, inputs.hidden, inputs.result
     both, down = [w2.T for w2 in inputs.w2], [w.T for w in inputs.w_down]
     activate, workspace = silu_mul.kernel(), inputs.workspace
@@ -138,7 +138,7 @@ def _fused(inputs: Inputs) -> Runner:
         activate(product, hidden)
         cublas.matmul(hidden, down[number], out, workspace)
 
-    return _runner(call, out)
+    return runner(call, out)
 
 
 def _two_gemms(inputs: Inputs) -> Runner:
@@ -154,4 +154,4 @@ def _two_gemms(inputs: Inputs) -> Runner:
         cublas.matmul(x, both[number], product, workspace)
         cublas.matmul(hidden, down[number], out, workspace)
 
-    return _runner(call, out)
+    return runner(call, out)

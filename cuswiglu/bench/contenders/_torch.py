@@ -29,8 +29,8 @@ def mlp() -> Found:
         return absent(names, reason)
     return Found(
         [
-            Contender(names[0], _eager_mlp, "mlp"),
-            Contender(names[1], _compiled_mlp, "mlp"),
+            Contender(names[0], eager_mlp, "mlp"),
+            Contender(names[1], compiled_mlp, "mlp"),
             Contender(names[2], _linears, "mlp"),
         ]
     )
@@ -144,11 +144,11 @@ def _compiled(inputs: Inputs) -> Runner:
     return _of_gate_up(inputs, _compile(_swiglu))
 
 
-def _eager_mlp(inputs: Inputs) -> Runner:
+def eager_mlp(inputs: Inputs) -> Runner:
     return _of_mlp(inputs, gated_mlp)
 
 
-def _compiled_mlp(inputs: Inputs) -> Runner:
+def compiled_mlp(inputs: Inputs) -> Runner:
     return _of_mlp(inputs, _compile(gated_mlp))
 
 
