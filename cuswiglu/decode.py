@@ -20,6 +20,7 @@ GATED_TOKENS, PLAIN_TOKENS = 256, 128
 SHARED_BYTES = {1: ALL_SHARED_BYTES, 2: 113 << 10}  # of a CTA, where so many are to fit on an SM
 ATOM_ROWS = 8  # boxes along K are placed at whole swizzle atoms
 SLACK_BYTES = 7 << 10  # the MMA reads whole blocks of rows, behind a box with fewer
+SHORT, SHORT_TOKENS = 8_000_000, 32  # weights of a matrix, and tokens
 LEAST_ROWS = 8  # fewer in a tile are no faster
 FEW = 16  # tokens that a split for any M is chosen for
 TILES_AT_LEAST = 3  # counts of tiles a CTA that are tried, from the fewest on
@@ -143,7 +144,7 @@ def clusters(split: Split, multiprocessors: int) -> int:
 def splits(kernel: DecodeVariant, problem: Problem, multiprocessors: int) -> Iterator[Split]:
     """Splits worth trying: every CTA gets the same number of tiles, of as even rows as can be."""
     seen = set()
-    for ctas in SHARED_BYTES:
+    for ctas in rooms(problem):
         for ranks in (1,) if problem.gated else (1, 2, 4, 8):
             at_once = clusters(Split(1, ranks, ctas), multiprocessors)
             fewest = -(-problem.n // (at_once * kernel.max_rows))
@@ -154,6 +155,19 @@ def splits(kernel: DecodeVariant, problem: Problem, multiprocessors: int) -> Ite
                 if split not in seen and layout(kernel, problem, split) is not None:
                     seen.add(split)
                     yield split
+        if seen:
+            return
+
+
+def rooms(problem: Problem) -> tuple[int, ...]:
+    """For how many CTAs of an SM shared memory is to have room, the best first.
+
+    Two, where a kernel is so short that starting beside the one ahead matters more than stages. The
+    two products of an MLP agree (as n * k does): CTAs of half the shared memory that come behind
+    such as take it all gather by twos on the SMs that are free first.
+    """
+    short = problem.n * problem.k <= SHORT and problem.m <= SHORT_TOKENS
+    return (2, 1) if short else (1,)
 
 
 def microseconds(

@@ -201,7 +201,7 @@ def _for_any_m(problem: Problem, device: DeviceInfo | None, kernels: Sequence[Va
     if split is None:
         raise ValueError(f"{asked} cannot compute this problem: {_obstacle(problem, decoding)}")
     kernel = decode.fitting(able, problem.m)
-    for ctas in (kernel.ctas, 1):
+    for ctas in decode.rooms(problem):
         chosen = dataclasses.replace(split, ctas=ctas)
         if decode.layout(kernel, problem, chosen) is not None:
             break

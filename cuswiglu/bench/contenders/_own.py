@@ -33,7 +33,7 @@ def gate_up() -> Found:
     found.contenders.extend(
         Contender(kernel.name, _maker(kernel), family=kernel.family)
         for kernel in kernels
-        if kernel.gated and isinstance(kernel, variants.TileVariant)
+        if kernel.gated and kernel.family not in variants.DECODE_FAMILIES
     )
     found.contenders.append(Contender("portable", lambda inputs: _swiglu(inputs, "cublas")))
     found.contenders.append(Contender("bare", bare, "product"))
