@@ -33,10 +33,19 @@ JOINED_BYTES = 256 << 10
 _ALIGNMENT = 512  # of what lies in one allocation; as CuPy's pool aligns
 
 
+_ndarray: Any = None  # CuPy's, once an array of it has been met
+
+
 def kind(array: Any) -> Kind | None:
     """The kind of a BF16 CuPy array; None of anything else."""
-    cupy = sys.modules.get("cupy")
-    if cupy is None or type(array) is not cupy.ndarray or array.dtype != BFLOAT16:
+    global _ndarray
+    if type(array) is not _ndarray:
+        cupy = sys.modules.get("cupy")
+        if cupy is None or type(array) is not cupy.ndarray:
+            return None
+        _ndarray = cupy.ndarray
+    dtype = array.dtype
+    if dtype is not BFLOAT16 and dtype != BFLOAT16:  # the first is quick, and nearly always so
         return None
     memory = array.data
     return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
