@@ -59,6 +59,10 @@ class Split:
     ranks: int
     ctas: int
 
+    def __str__(self) -> str:
+        parts = f", K in {self.ranks} parts" if self.ranks > 1 else ""
+        return f"tiles of {self.rows} rows of the weights{parts}"
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -32,7 +32,8 @@ class Explanation:
             f"{'gate and up' if problem.gated else 'one weight'}, weights along {problem.major}, "
             f"on {self.device.name if self.device else problem.device}",
             f"chosen: {self.choice.variant}"
-            + (f" ({self.choice.reason})" if self.choice.reason else ""),
+            + (f" ({self.choice.reason})" if self.choice.reason else "")
+            + (f", {self.choice.split}" if self.choice.split else ""),
         ]
         if self.estimates:
             lines.append(f"{'estimate':>10}  {'waves':>6}  {'tiles':>6}  kernel")

@@ -91,9 +91,9 @@ def measure(shape: Shape, *, rounds: int = 5, everything: bool = False) -> dict[
         contenders[PORTABLE] = lambda i: cublas.swiglu(x, weights[i][0], weights[i][1], out)
     else:
         contenders[PORTABLE] = lambda i: cublas.matmul(x, weights[i][0], out, workspace)
-    named = {str(tried): call for tried, call in contenders.items()}
+    named = {repr(tried): call for tried, call in contenders.items()}
     times = timing.microseconds(named, sets, rounds=rounds, target_us=TURN_US)
-    return {tried: times[str(tried)] for tried in contenders}
+    return {tried: times[repr(tried)] for tried in contenders}
 
 
 def _worth_trying(

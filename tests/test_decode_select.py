@@ -215,7 +215,8 @@ def test_a_decode_kernel_is_explained_with_its_estimate():
     (mine,) = (one for one in found.estimates if one.kernel == found.choice.kernel)
     assert mine.split == found.choice.split
     lines = str(found).splitlines()
-    assert lines[1] == f"chosen: {GATED_16.name} (estimated: {mine.us:.1f} us in 1.00 waves)"
+    chosen = f"chosen: {GATED_16.name} (estimated: {mine.us:.1f} us in 1.00 waves)"
+    assert lines[1] == f"{chosen}, tiles of 8 rows of the weights"
     (line,) = (line for line in lines[2:] if line.endswith(f" {GATED_16.name}"))
     assert line.split()[:2] == [f"{mine.us:.1f}", "us"]
 
@@ -313,3 +314,8 @@ def test_it_is_no_variant():
     x, gate, up, _ = draw(4, K, N, K_OUT)
     with pytest.raises(ValueError, match="variant must be one of"):
         cuswiglu.swiglu(x, gate, up, variant=BATCH)
+
+
+def test_a_split_is_said_in_words():
+    assert str(decode.Split(37, 1, 2)) == "tiles of 37 rows of the weights"
+    assert str(decode.Split(56, 8, 1)) == "tiles of 56 rows of the weights, K in 8 parts"
