@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from .. import written
 from .cells import SUITES, Cell
 
 FORMAT = 1
@@ -113,12 +113,7 @@ def save(record: Record, path: Path) -> None:
             name: {key: value for key, value in outcome.items() if value not in (None, "")}
             for name, outcome in cell["outcomes"].items()
         }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(content, indent=1) + "\n")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    written.whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def load(path: Path) -> Record:
