@@ -21,7 +21,6 @@ from cuswiglu.tuned import Key
 from cuswiglu.variant import DecodeVariant, variants
 
 FEW = settings(
-    max_examples=150,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

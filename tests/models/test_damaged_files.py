@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from cuswiglu.models import MLPWeights, _weights, load_gguf, load_safetensors
 
 FEW = settings(
-    max_examples=250,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
