@@ -103,6 +103,7 @@ def test_fields_of_a_newer_version_are_ignored(tmp_path):
     [
         "",
         "[]",
+        "[" * 200_000,
         "{}",
         '{"format": 99}',
         '{"format": 1, "suite": "breakfast"}',

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from host_arrays import BF16
 
+import cuswiglu
 from cuswiglu import driver
 from cuswiglu.backends import reference
 from cuswiglu.bench.cells import Cell
@@ -44,7 +45,7 @@ def small(monkeypatch):
 
 
 def checked(*others, cases=CASES):
-    found = contenders.find(on_gpu=False)
+    found = contenders.find("numpy")
     begun = run.begin(found, {}, 0)
     return run.run(begun, cases, [*found.contenders, *others], on_gpu=False)
 
@@ -232,6 +233,26 @@ def test_the_command_fails_when_a_mark_is_missed(small, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "FAIL" in out
     assert "normal, small at M = 40: numpy: " in out
+
+
+def test_the_gpu_is_refused_where_there_is_none(capsys):
+    assert main(["check", "--device", "cuda"]) == 1
+    assert "--device cuda needs a CUDA GPU: no NVIDIA driver" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("backend", "names"),
+    [
+        ("numpy", {"numpy", UNFUSED}),
+        ("cublas", {"auto", "portable", UNFUSED}),
+        ("sm90", {"auto", "portable", UNFUSED, *(k.name for k in cuswiglu.variants() if k.gated)}),
+    ],
+)
+def test_every_backend_has_its_contenders(backend, names):
+    found = contenders.find(backend, "an A100")
+    assert {one.name for one in found.contenders} == names
+    assert {one.name for one in found.contenders if not one.ours} == {UNFUSED}
+    assert found.missing.get("instances") == (None if backend == "sm90" else "an A100")
 
 
 def test_an_unknown_model_is_refused(capsys):

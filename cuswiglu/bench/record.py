@@ -139,7 +139,7 @@ def load(path: Path) -> Record:
             sessions=tuple(_make(Session, row) for row in content["sessions"]),
             cells=tuple(_cell(row) for row in content["cells"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is no benchmark record: {error!r}") from error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .. import arrays, functional, variant
+from .. import arrays, functional, select, variant
 from ..arrays import cupy_module
 from ..bench.contenders import _torch
 from ..packed import pack
@@ -37,27 +37,30 @@ class Found:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def find(*, on_gpu: bool) -> Found:
-    """Everybody who can take part, on the GPU or on the CPU."""
-    found = Found()
-    if on_gpu:
-        found.contenders.append(Contender("auto", _ours("auto")))
-        try:
-            kernels = variant.variants()
-        except variant.KernelsUnavailableError as error:
-            kernels = ()
-            found.missing["instances"] = str(error)
+def find(backend: str, reason: str = "") -> Found:
+    """Everybody who can take part.
+
+    Parameters
+    ----------
+    backend : str
+        "sm90" or "cublas" for arrays on the GPU, "numpy" for arrays on the CPU.
+    reason : str
+        Why it is not sm90.
+    """
+    found, on_gpu = Found(), backend != select.REFERENCE
+    if backend == "sm90":
         found.contenders.extend(
             Contender(kernel.name, _ours(kernel.name, packed=kernel.family == "interleave"))
-            for kernel in kernels
+            for kernel in variant.variants()
             if kernel.gated
         )
-        found.contenders.append(Contender("portable", _ours("cublas")))
     else:
-        found.contenders.append(Contender("numpy", _ours("numpy")))
-    reason = _torch.why_missing(on_gpu=on_gpu)
-    if reason:
-        found.missing[EAGER] = reason
+        found.missing["instances"] = reason
+    ours = {"auto": "auto", "portable": select.PORTABLE} if on_gpu else {"numpy": select.REFERENCE}
+    found.contenders.extend(Contender(name, _ours(asked)) for name, asked in ours.items())
+    missing = _torch.why_missing(on_gpu=on_gpu)
+    if missing:
+        found.missing[EAGER] = missing
     else:
         found.contenders.append(Contender(EAGER, _eager_gpu if on_gpu else _eager_cpu, ours=False))
     found.contenders.append(Contender(UNFUSED, _unfused, ours=False))

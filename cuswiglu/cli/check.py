@@ -66,11 +66,15 @@ def _check(options: argparse.Namespace) -> Report:
     from ..check import contenders, tables
     from ..check.run import begin, cases, run
 
-    backend = environment.look().backend
-    on_gpu = options.device == "cuda" or (options.device == "auto" and backend != "numpy")
+    here = environment.look()
+    if options.device == "cuda" and here.backend == "numpy":
+        raise RuntimeError(f"--device cuda needs a CUDA GPU: {here.reason}")
+    backend = "numpy" if options.device == "cpu" else here.backend
+    reason = here.reason or f"they need arrays on the GPU, --device is {options.device}"
+    on_gpu = backend != "numpy"
     cells = select("quick" if options.quick else "paper", options.models)
     wanted, missing = cases(cells, quick=options.quick, on_gpu=on_gpu)
-    found = contenders.find(on_gpu=on_gpu)
+    found = contenders.find(backend, reason)
     begun = begin(found, missing, SEED)
     _say(*tables.legend(begun), tables.heading())
     return run(

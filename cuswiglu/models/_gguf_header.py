@@ -15,8 +15,9 @@ from pathlib import Path
 
 VERSIONS = (2, 3)
 MAX_DIMENSIONS = 4
-#: Metadata's elements, those of arrays too: ten times what the largest vocabularies have.
-MAX_ELEMENTS = 1 << 24
+#: Metadata's elements, those of arrays too: three times what the largest vocabularies have. The
+#: package gguf makes an object of each.
+MAX_ELEMENTS = 1 << 22
 MAX_DEPTH = 4  # of arrays in arrays
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # type -> bytes
 _UINT32, _STRING, _ARRAY = 4, 8, 9

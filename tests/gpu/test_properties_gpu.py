@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from drawn_calls import DOCUMENTED, calls, do, overlaps
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ KERNELS = [kernel.name for kernel in cuswiglu.variants()]
 VARIANTS = ["auto", "auto", "cublas"]
 ASKED = [*VARIANTS * 3, "dual", "sync", "interleave", "decode", "numpy", "duel", *KERNELS]
 MOST = 400
+pytestmark = pytest.mark.timeout(0)  # the long profile takes hours
 PATIENT = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

@@ -252,8 +252,8 @@ STRING, ARRAY, FLOAT = 8, 9, 6
     [
         # As many elements as can be said: reading them one by one would never end.
         (struct.pack("<IQ", FLOAT, 2**63), "tokens .* too many"),
-        (struct.pack("<IQ", FLOAT, 2**23), "tokens .* bytes, the file has"),
-        (struct.pack("<IQ", STRING, 2**23), "tokens .* bytes, the file has"),
+        (struct.pack("<IQ", FLOAT, 2**21), "tokens .* bytes, the file has"),
+        (struct.pack("<IQ", STRING, 2**21), "tokens .* bytes, the file has"),
         (struct.pack("<IQ", STRING, 2**63), "tokens .* too many"),
         (struct.pack("<IQ", 77, 3), "tokens .* type 77"),
         (struct.pack("<IQ", ARRAY, 1) * 5000, "tokens .* type 9"),
