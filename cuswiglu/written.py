@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -17,12 +18,10 @@ def make_folder(path: Path) -> None:
     """
     import tempfile  # costs more to import than the rest of the package
 
-    try:
+    with _named(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
-    except OSError as error:
-        raise OSError(f"{path} cannot be written ({error.strerror})") from error
 
 
 def whole(path: Path, content: bytes) -> None:
@@ -31,16 +30,26 @@ def whole(path: Path, content: bytes) -> None:
     Raises
     ------
     OSError
-        If it cannot be written; what was there before is left as it was.
+        Naming the file and the reason; what was there before is left as it was.
     """
-    import tempfile  # costs more to import than the rest of the package
+    import tempfile
 
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with _named(path):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first error is the one to be told
+                os.unlink(temporary)
+            raise
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors tell of the file that was meant, not of the one beside it."""
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):  # the first error is the one to be told
-            os.unlink(temporary)
-        raise
+        yield
+    except OSError as error:
+        raise OSError(f"{path} cannot be written ({error.strerror or error})") from error

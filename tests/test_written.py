@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import stat
+import tempfile
 
 import pytest
 from tables import table
@@ -53,7 +55,7 @@ def test_a_write_that_stops_half_way_leaves_the_file_before(path, write):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (40, before[1]))  # bytes: as a full disk
     try:
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match=r"kept\.json cannot be written \(File too large\)"):
             write(path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -94,3 +96,17 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_file(tmp_path):
     path = tmp_path / "cache" / "tuned.json"
     with pytest.raises(OSError, match=r"tuned\.json cannot be written \((File exists|Not a dir)"):
         written.make_folder(path)
+
+
+@pytest.mark.parametrize("name", ["whole", "make_folder"])
+def test_a_read_only_folder_is_told_with_the_file(monkeypatch, path, name):
+    def read_only(*arguments, **options):
+        raise OSError(errno.EROFS, "Read-only file system", "/.kept.json.x1")
+
+    monkeypatch.setattr(tempfile, "mkstemp", read_only)
+    monkeypatch.setattr(tempfile, "TemporaryFile", read_only)
+    arguments = (path, b"new")[: 1 + (name == "whole")]
+    with pytest.raises(OSError) as caught:
+        getattr(written, name)(*arguments)
+    assert str(caught.value) == f"{path} cannot be written (Read-only file system)"
+    assert_untouched(path)
