@@ -63,7 +63,15 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(".jax", __name__)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    try:
+        module = importlib.import_module(f".{_MODULES[name]}", __name__)
+    except ModuleNotFoundError as error:
+        if error.name not in ("ml_dtypes", "numpy"):
+            raise
+        raise ImportError(
+            f"cuswiglu needs {error.name}, which is not installed here: pip install {error.name}"
+        ) from error
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

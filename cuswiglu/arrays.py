@@ -5,6 +5,7 @@ Everything past this module works on `ArrayView`.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -18,6 +19,7 @@ from . import borrowed, dlpack, streams
 from .dlpack import Memory, dtype_name
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+CUPY_MAJOR = 14  # the first with bfloat16
 #: What may hold the bit pattern of BF16, if `asarray` is told that it does.
 PATTERNS = ("uint16", "int16", "void16")
 
@@ -224,13 +226,14 @@ def on_stream(device: Device, stream: Any) -> AbstractContextManager[int]:
     return nullcontext(0)
 
 
+@functools.cache
 def cupy_module() -> Any:
     """CuPy, imported when the first device array is met.
 
     Raises
     ------
     ImportError
-        If it is not installed.
+        If it is not installed, or older than `CUPY_MAJOR`.
     """
     try:
         import cupy
@@ -239,6 +242,12 @@ def cupy_module() -> Any:
             "arrays on a CUDA device need CuPy, which cannot be imported here "
             f"({error}): pip install 'cuswiglu[cuda12]' or 'cuswiglu[cuda13]'"
         ) from error
+    if int(cupy.__version__.partition(".")[0]) < CUPY_MAJOR:
+        raise ImportError(
+            f"arrays on a CUDA device need CuPy {CUPY_MAJOR} or newer, which knows bfloat16, got "
+            f"CuPy {cupy.__version__}: pip install --upgrade 'cuswiglu[cuda12]' or "
+            "'cuswiglu[cuda13]'"
+        )
     return cupy
 
 

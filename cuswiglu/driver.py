@@ -73,6 +73,7 @@ _ENCODE = ctypes.CFUNCTYPE(
     ctypes.c_int,  # L2 promotion
     ctypes.c_int,  # out-of-bounds fill
 )
+_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 _BFLOAT16 = 9  # CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
 _SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}  # span in bytes -> CU_TENSOR_MAP_SWIZZLE_*
 _L2_PROMOTION_256B = 3
@@ -91,6 +92,12 @@ class Driver:
             status = cuda.cuInit(0)
         except RuntimeError as error:  # cuda-python finds no libcuda
             raise DriverError(NO_DRIVER) from error
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if int(status[0]) == _NO_DEVICE and hidden is not None:
+            raise DriverError(
+                f"the CUDA driver sees no GPU: CUDA_VISIBLE_DEVICES is {hidden!r}, which hides "
+                "them all; unset it, or name a GPU that is here"
+            )
         check(status, "cuInit (is there an NVIDIA GPU?)")
         self._version = int(check(cuda.cuDriverGetVersion(), "cuDriverGetVersion"))
         if self._version < MINIMUM_DRIVER:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from . import driver, select, tuned, variant
+from . import arrays, driver, select, tuned, variant
 from .select import DeviceInfo
 
 PACKAGES = (
@@ -99,6 +99,8 @@ class Environment:
         For the first GPU.
     backend, reason : str
         "sm90", "cublas" or "numpy"; why it is not sm90, or empty.
+    warnings : list of str
+        Packages that do not go together, or not with the driver.
     """
 
     cuswiglu: str
@@ -117,6 +119,7 @@ class Environment:
     tables: list[TunedTable]
     backend: str
     reason: str
+    warnings: list[str]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -126,7 +129,7 @@ def look() -> Environment:
     """Look at this machine; never raises for what it lacks."""
     from . import __version__
 
-    installed = {name: _version(name) for name in PACKAGES}
+    installed = {name: version for name in PACKAGES if (version := _version(name))}
     kernels, toolchain, kernel_trouble = 0, {}, ""
     size, fingerprint, sources = 0, "", ""
     try:
@@ -144,7 +147,7 @@ def look() -> Environment:
         cuswiglu=__version__,
         python=sys.version.split()[0],
         platform=platform.platform(),
-        packages={name: version for name, version in installed.items() if version},
+        packages=installed,
         variables=_variables(),
         driver=_driver(),
         driver_cuda=version,
@@ -157,6 +160,7 @@ def look() -> Environment:
         tables=_tables(gpus, version, fingerprint),
         backend=backend,
         reason=impersonal(reason),
+        warnings=_warnings(installed, version),
     )
 
 
@@ -217,6 +221,34 @@ def _version(package: str) -> str:
         return ""
 
 
+def _warnings(packages: dict[str, str], driver_cuda: str) -> list[str]:
+    """What does not go together: the packages of CUDA 12 and of CUDA 13, and with the driver."""
+    way_out = "install one of 'cuswiglu[cuda12]' and 'cuswiglu[cuda13]' in a fresh environment"
+    cupy = [name for name in ("cupy-cuda12x", "cupy-cuda13x") if name in packages]
+    found = [
+        f"{name} {packages[name]} knows no bfloat16: upgrade to {arrays.CUPY_MAJOR}"
+        for name in cupy
+        if _major(packages[name]) < arrays.CUPY_MAJOR
+    ]
+    if len(cupy) > 1:
+        found.append(f"{' and '.join(cupy)} are both installed, in one place: {way_out}")
+    cuda = {"12" if name.endswith("12x") else "13": name for name in cupy}
+    bindings = packages.get("cuda-bindings", "")
+    if bindings and cuda and bindings.partition(".")[0] not in cuda:
+        names = f"{cupy[0]} and cuda-bindings {bindings}"
+        found.append(f"{names} are of different CUDA versions: {way_out}")
+    if driver_cuda and _major(driver_cuda) < 13 and list(cuda) == ["13"]:
+        found.append(
+            f"cupy-cuda13x needs a driver that supports CUDA 13, this one supports {driver_cuda}: "
+            "install 'cuswiglu[cuda12]' in a fresh environment, or update the driver"
+        )
+    return found
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
+
+
 def _gpus() -> tuple[str, list[Gpu], str]:
     """The driver's CUDA version, its GPUs, and what is wrong, if anything."""
     if not driver.installed():
@@ -237,9 +269,9 @@ def _backend(gpus: list[Gpu], gpu_trouble: str, kernel_trouble: str) -> tuple[st
     if gpu_trouble:
         return select.REFERENCE, gpu_trouble
     try:
-        import cupy  # noqa: F401
+        arrays.cupy_module()
     except ImportError as error:
-        return select.REFERENCE, f"CuPy cannot be imported ({error})"
+        return select.REFERENCE, str(error)
     if kernel_trouble:
         return select.PORTABLE, f"only with variant='cublas': {kernel_trouble}"
     first = gpus[0]

@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from . import written
 from .cost import Rates
 from .decode import Split
 from .problem import Problem
@@ -200,17 +201,8 @@ def _warn_old(path: Path) -> None:
 
 def write(table: Table, path: Path) -> None:
     """Write a table whole or not at all, readable by its owner alone."""
-    import tempfile  # costs more to import than the rest of the package
-
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(serialise(table))
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    written.whole(path, serialise(table).encode())
 
 
 def merge(old: Table, choices: Iterable[tuple[Key, Entry]], gpu: str, measured_with: str) -> Table:

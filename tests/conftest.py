@@ -5,6 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import settings
+
+# `pytest --hypothesis-profile=long`, with `-m gpu` or without: hours of whatever can be drawn.
+settings.register_profile("long", max_examples=20_000, deadline=None, print_blob=True)
 
 
 @pytest.fixture(scope="session")

@@ -118,6 +118,9 @@ class FakeDriver:
         found = cuda.CUdriverProcAddressQueryResult.CU_GET_PROC_ADDRESS_SUCCESS
         return self._return("cuGetProcAddress", (symbol, version, flags), address, found)
 
+    def cuDeviceGetCount(self):  # noqa: N802
+        return self._return("cuDeviceGetCount", None, 1)
+
     def cuDeviceGet(self, index):  # noqa: N802
         return self._return("cuDeviceGet", index, index)
 

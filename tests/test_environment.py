@@ -10,7 +10,7 @@ import pytest
 from tables import H200, entry, table
 
 import cuswiglu
-from cuswiglu import driver, environment, select, tuned, variant
+from cuswiglu import arrays, driver, environment, select, tuned, variant
 from cuswiglu.cli import main
 from cuswiglu.environment import Gpu, impersonal
 
@@ -48,7 +48,7 @@ def test_it_has_all_that_a_bug_report_needs(report):
         *("cuswiglu", "python", "platform", "packages", "variables"),
         *("driver", "driver_cuda", "gpus"),
         *("kernels", "kernel_bytes", "fingerprint", "sources", "toolchain"),
-        *("tables", "backend", "reason"),
+        *("tables", "backend", "reason", "warnings"),
     }
 
 
@@ -146,7 +146,7 @@ def test_no_path_of_a_person_is_told(capsys, report, monkeypatch):
 
     monkeypatch.setattr(variant, "manifest", missing)
     monkeypatch.setattr(environment, "_gpus", lambda: (H200.driver, [GPU], ""))
-    monkeypatch.setitem(sys.modules, "cupy", sys)  # anything that can be imported
+    monkeypatch.setattr(arrays, "cupy_module", lambda: None)  # it can be imported
     monkeypatch.setenv(
         "XLA_FLAGS", "--xla_dump_to=/home/someone/dump/now --xla_gpu_autotune_level=4"
     )

@@ -10,6 +10,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from build_scripts.build import ALL_INSTANCES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,3 +130,18 @@ def test_jax_functions_without_jax_say_what_to_install():
 def test_a_list_is_still_a_type_error_without_cupy():
     message = raised("cuswiglu.swiglu([[1.0]], gate, up)")
     assert message.startswith("TypeError x must be a NumPy or CuPy array")
+
+
+@pytest.mark.parametrize("name", ["swiglu", "GatedMLP", "asarray"])
+def test_without_ml_dtypes_it_says_what_to_install(name):
+    code = f"""
+    import sys
+    sys.modules["ml_dtypes"] = None  # ImportError
+    import cuswiglu
+    try:
+        cuswiglu.{name}
+    except ImportError as error:
+        print(error)
+    """
+    message = "cuswiglu needs ml_dtypes, which is not installed here: pip install ml_dtypes"
+    assert run(code) == message

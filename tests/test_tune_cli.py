@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from types import SimpleNamespace
 
 import pytest
@@ -223,10 +225,17 @@ def test_fit_measures_every_kernel_and_writes_rates(tune):
     assert set(rates) == {GATED[0].name, PLAIN[0].name}
 
 
-def test_a_folder_that_cannot_be_written_is_an_error(tune, tmp_path):
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(tune, tmp_path):
     (tmp_path / "file").write_text("")
     path = tmp_path / "file" / "tuned.json"
-    with pytest.warns(UserWarning, match="ignores the tuned table"):
-        found = tune(*SIZES, "--tokens", "64", "--output", path)
-    assert found.status == 1
-    assert found.err.startswith("cuswiglu: error: ")
+    words = [f"{path} cannot be written (", "pass --output FILE in a folder that can be written"]
+    check_refused(tune, words, *SIZES, "--output", path)
+
+
+def test_a_read_only_home_is_told_before_anything_is_measured(tune, monkeypatch):
+    def read_only(*arguments, **options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", read_only)
+    words = [f"{tune.path} cannot be written (Read-only file system): pass --output FILE"]
+    check_refused(tune, words, *SIZES)

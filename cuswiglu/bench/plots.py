@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import written
 from . import bandwidth, claims, figures, scaling
 from .cells import FEW_TOKENS, MODELS, TOKENS, Cell, whole_mlp
 from .record import CellRecord, Record
@@ -50,10 +52,16 @@ def draw(record: Record, folder: Path) -> list[Path]:
     for name, plot in plots.items():
         figure = plot(record)
         if figure is not None:
-            path = folder / f"{record.suite}_{name}.png"
-            figure.savefig(path, dpi=150)
-            drawn.append(path)
+            drawn.append(save(figure, folder / f"{record.suite}_{name}.png"))
     return drawn
+
+
+def save(figure: Any, path: Path) -> Path:
+    """Write a figure as PNG; gives the path back."""
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=150, format="png")
+    written.whole(path, picture.getvalue())
+    return path
 
 
 def _figure(width: float, height: float, title: str, record: Record) -> tuple[Any, Any]:

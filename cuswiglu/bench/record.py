@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from .. import written
 from .cells import SUITES, Cell
 
 FORMAT = 1
@@ -113,12 +113,7 @@ def save(record: Record, path: Path) -> None:
             name: {key: value for key, value in outcome.items() if value not in (None, "")}
             for name, outcome in cell["outcomes"].items()
         }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(content, indent=1) + "\n")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    written.whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def load(path: Path) -> Record:
@@ -144,7 +139,7 @@ def load(path: Path) -> Record:
             sessions=tuple(_make(Session, row) for row in content["sessions"]),
             cells=tuple(_cell(row) for row in content["cells"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is no benchmark record: {error!r}") from error
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from .. import __version__
 from ..models.shapes import SHAPES
 from .bench import add_parser as add_bench
+from .check import add_parser as add_check
 from .tune import add_parser as add_tune
 from .types import positive
 
@@ -40,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     demo.add_argument("--seed", type=int, default=0, help="of the random activations (0)")
     add_bench(commands)
+    add_check(commands)
     add_tune(commands)
     return main
 
@@ -60,6 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from .bench import run as run_bench
 
             return run_bench(options)
+        if options.command == "check":
+            from .check import run as run_check
+
+            return run_check(options)
         from .demo import run as run_demo
 
         return run_demo(options)

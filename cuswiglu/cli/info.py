@@ -39,4 +39,6 @@ def run(*, as_json: bool) -> int:
     }
     for name, text in lines.items():
         print(f"{name + ':':<12}{text}")
+    for text in here.warnings:
+        print(f"{'warning:':<12}{text}")
     return 0

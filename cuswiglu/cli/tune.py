@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .. import plan, select, tuned, tuning
+from .. import plan, select, tuned, tuning, written
 from ..arrays import cupy_module
 from ..models.shapes import SHAPES
 from .types import positive
@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     if not device.runs_kernels:
         raise ValueError(f"tune needs a Hopper GPU (compute capability 9.0), got {device.name}")
     path = options.output or tuned.cache_path()
+    _check_writable(path)
     measured: dict[tuning.Shape, dict[tuning.Tried, float]] = {}
     for shape in _progress(shapes):
         measured[shape] = tuning.measure(shape, rounds=options.rounds, everything=options.fit)
@@ -79,6 +80,14 @@ def run(options: argparse.Namespace) -> int:
     tuned.write(table, path)
     print(f"wrote {len(table.choices)} choices to {path}")
     return 0
+
+
+def _check_writable(path: Path) -> None:
+    """Before minutes of measuring, not after them."""
+    try:
+        written.make_folder(path)
+    except OSError as error:
+        raise OSError(f"{error}: pass --output FILE in a folder that can be written") from error
 
 
 def _progress(shapes: list[tuning.Shape]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ from ._architectures import (
     SUPPORTED,
     TELLTALE,
 )
+from ._weights import read_json
 
 CONFIG = "config.json"
 
@@ -49,13 +49,11 @@ def of_safetensors(file: Path, names: Iterable[str]) -> str:
     """
     path = file.with_name(CONFIG)
     try:
-        text = path.read_text(encoding="utf-8")
+        config = read_json(path)
     except FileNotFoundError:
         return _of_bare(file, names, f"put the model's {CONFIG} beside it")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ValueError(f"path: {path} cannot be read ({error}); get it again") from error
-    try:
-        config = json.loads(text)
     except ValueError as error:
         raise ValueError(f"path: {path} is not valid JSON ({error}); get it again") from error
     if not isinstance(config, dict):

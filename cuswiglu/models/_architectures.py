@@ -88,7 +88,7 @@ class Names:
         """Matches the whole name of a gate: the prefix, and the number of the layer."""
         before, after = self.module.split("{layer}")
         return re.compile(
-            rf"^((?:.*\.)?){re.escape(before)}([0-9]+){re.escape(after + self.gate)}\.weight$"
+            rf"^((?:.*\.)?){re.escape(before)}([0-9]{{1,9}}){re.escape(after + self.gate)}\.weight$"
         )
 
     def weights(self, prefix: str, layer: int) -> list[str]:
@@ -134,7 +134,7 @@ GGUF = (
 
 #: Tensors of mixtures of experts: their router, the experts, and what all tokens share.
 EXPERTS = re.compile(
-    r"(?:layers|blk)\.([0-9]+)\.(?:.*\bexperts\b|.*shared_expert|block_sparse_moe\.|mlp\.gate\.|"
+    r"(?:layers|blk)\.([0-9]{1,9})\.(?:.*\bexperts\b|.*shared_expert|block_sparse_moe\.|mlp\.gate\.|"
     r"ffn_\w*_(?:exps|shexp|chexps)\b|ffn_gate_inp)"
 )
 

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from . import _activations, _architectures
+from . import _activations, _architectures, _gguf_header
 from ._weights import Checkpoint, MLPWeights, check_file, check_layer, import_optional
 
 _KIND = "a .gguf file"
@@ -86,7 +86,13 @@ class GGUFCheckpoint(Checkpoint):
         file = Path(path)
         check_file(file, _KIND)
         try:
+            _gguf_header.check(file, self._gguf.GGML_QUANT_SIZES)
             reader = self._gguf.GGUFReader(file)
+        except _gguf_header.ByteOrderError as error:
+            raise ValueError(
+                f"path: {file} is written for the other byte order than this machine's; convert "
+                "it with gguf-convert-endian"
+            ) from error
         except (ValueError, LookupError, OverflowError) as error:
             if self._gguf.GGMLQuantizationType.__name__ in str(error):  # "N is not a valid ..."
                 raise ValueError(
@@ -98,15 +104,10 @@ class GGUFCheckpoint(Checkpoint):
                 f"path: {file} is not a GGUF file, or it is damaged ({error}); pass {_KIND}, or "
                 "get the file again"
             ) from error
-        if reader.byte_order != "I":
-            raise ValueError(
-                f"path: {file} is written for the other byte order than this machine's; convert "
-                "it with gguf-convert-endian"
-            )
         self._tensors = {tensor.name: tensor for tensor in reader.tensors}
         super().__init__(file, self._tensors)
-        architecture = _text(reader, "general.architecture")
-        stated = _text(reader, f"{architecture}.hidden_activation")
+        architecture = _text(reader, "general.architecture", file)
+        stated = _text(reader, f"{architecture}.hidden_activation", file)
         self.activation = _activations.of_gguf(file, architecture, stated, self._tensors)
 
     def _read(self, name: str) -> npt.NDArray[Any]:
@@ -122,8 +123,13 @@ class GGUFCheckpoint(Checkpoint):
         return np.asarray(values).astype(ml_dtypes.bfloat16)
 
 
-def _text(reader: Any, key: str) -> str | None:
+def _text(reader: Any, key: str, file: Path) -> str | None:
     """A value of a file's metadata, if there is one and it is text."""
     field = reader.get_field(key)
-    value = None if field is None else field.contents()
+    try:
+        value = None if field is None else field.contents()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"path: {file} is damaged ({key} in its metadata is not UTF-8); get the file again"
+        ) from error
     return value if isinstance(value, str) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from ._weights import (
     check_layer,
     files_of,
     import_optional,
+    read_json,
 )
 
 _SINGLE = "model.safetensors"
@@ -148,7 +148,7 @@ def _find_file(path: Path) -> Path:
 
 def _read_index(file: Path) -> dict[str, Path]:
     try:
-        index = json.loads(file.read_text(encoding="utf-8"))
+        index = read_json(file)
     except ValueError as error:
         raise ValueError(f"path: {file} is not valid JSON ({error}); pass {_KIND}") from error
     weight_map = index.get("weight_map") if isinstance(index, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from ._architectures import EXPERTS, LANGUAGE_PREFIXES, OBSTACLES, Names
 
 _LISTED = 5  # names of tensors in a message
 _FILES = 8  # names of files
+MAX_JSON_BYTES = 64 << 20  # several times the largest models' index
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +265,34 @@ def check_file(path: Path, kind: str) -> None:
         raise FileNotFoundError(f"path: {path} does not exist; it should be {kind}{there}")
     if not path.is_file():
         raise ValueError(f"path: {path} is not a file; it should be {kind}")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a model.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Need not exist.
+
+    Returns
+    -------
+    object
+        What it holds.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is not JSON, nested too deep, or larger than `MAX_JSON_BYTES`.
+    """
+    if path.stat().st_size > MAX_JSON_BYTES:
+        raise ValueError(f"it is larger than {MAX_JSON_BYTES} bytes")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
 
 
 def files_of(folder: Path, suffix: str) -> str:

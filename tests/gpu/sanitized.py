@@ -1,10 +1,13 @@
-"""Run under compute-sanitizer: small launches with tails.
+"""Run under compute-sanitizer: small launches with tails, of the families that are named.
 
-Of tiles every instance, layout and width; of decode kernels both families and layouts, one CTA and
-as many as share K.
+Of tiles every instance, layout and width; of decode kernels every instance and layout, one CTA and
+as many as share K. Prints how many launches there were.
 """
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Collection
 
 import cupy
 import ml_dtypes
@@ -12,27 +15,28 @@ from instances import CASES, DECODE_CASES, cut, launch, weights, widths
 
 from cuswiglu.decode import Split
 
-DECODE_TOKENS = (8, 64, 128)  # the fewest, the most that two CTAs an SM have, the most
 
-
-def launches():
+def launches(families):
     """(kernel, layout, wide, narrow): every width, two to a launch."""
     for kernel, layout in CASES:
+        if kernel.family not in families:
+            continue
         all_widths = widths(kernel, layout)
         for first in range(0, len(all_widths), 2):
             two = all_widths[first : first + 2]
             yield kernel, layout, two[0], two[-1]
 
 
-def decode_launches():
+def decode_launches(families):
     """(kernel, layout, split): tiles with a tail, of one product of rows and of two."""
     for kernel, layout in DECODE_CASES:
-        if kernel.tokens in DECODE_TOKENS:
+        if kernel.family in families:
             yield kernel, layout, Split(40, 1, kernel.ctas)
             yield kernel, layout, Split(72, 1 if kernel.gated else 8, 1)
 
 
-def main() -> None:
+def main(families: Collection[str]) -> None:
+    count = 0
     generator = cupy.random.default_rng()
 
     def bf16(rows, columns):
@@ -40,6 +44,7 @@ def main() -> None:
         return values.astype(ml_dtypes.bfloat16)
 
     def run(kernel, layout, m, n, k, **options):
+        nonlocal count
         x = bf16(m, k)
         if layout == "n":
             gate, up = bf16(k, n), bf16(k, n)
@@ -49,15 +54,17 @@ def main() -> None:
         views = weights(layout, gate, up, kernel.gated)
         for ahead in (False, True):
             launch(cupy, kernel, x, views, out, weights_ahead=ahead, **options)
+            count += 1
 
-    for kernel, layout, wide, narrow in launches():
+    for kernel, layout, wide, narrow in launches(families):
         n, columns = cut(wide, narrow, wide=2, narrow=2, last=24)
         run(kernel, layout, 328, n, 200, columns=columns)
-    for kernel, layout, split in decode_launches():
+    for kernel, layout, split in decode_launches(families):
         # K of more steps than the CTAs that share it, two tiles of tokens.
         run(kernel, layout, kernel.tokens + 3, 200, 1160, split=split)
     cupy.cuda.runtime.deviceSynchronize()
+    print(f"{count} launches")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -36,13 +36,13 @@ def mlp() -> Found:
     )
 
 
-def why_missing() -> str:
+def why_missing(*, on_gpu: bool = True) -> str:
     """Why nothing that runs on torch can take part, or an empty string."""
     try:
         import torch
     except Exception as error:
         return f"torch cannot be imported: {error}"
-    return "" if torch.cuda.is_available() else "torch sees no CUDA GPU"
+    return "" if torch.cuda.is_available() or not on_gpu else "torch sees no CUDA GPU"
 
 
 def release() -> None:
@@ -102,7 +102,8 @@ def runner(call: Callable[[int], Any]) -> Runner:
     return Runner(output, TorchTimed(without_gradients))
 
 
-def _swiglu(x: Any, gate: Any, up: Any) -> Any:
+def swiglu(x: Any, gate: Any, up: Any) -> Any:
+    """Eager's gate and up; each weight is (N, K)."""
     from torch.nn import functional
 
     return functional.silu(functional.linear(x, gate)) * functional.linear(x, up)
@@ -137,11 +138,11 @@ def _of_mlp(inputs: Inputs, function: Callable[..., Any]) -> Runner:
 
 
 def _eager(inputs: Inputs) -> Runner:
-    return _of_gate_up(inputs, _swiglu)
+    return _of_gate_up(inputs, swiglu)
 
 
 def _compiled(inputs: Inputs) -> Runner:
-    return _of_gate_up(inputs, _compile(_swiglu))
+    return _of_gate_up(inputs, _compile(swiglu))
 
 
 def eager_mlp(inputs: Inputs) -> Runner:
@@ -160,7 +161,7 @@ def _linears(inputs: Inputs) -> Runner:
     (x,), gate, up = tensors([inputs.x]), tensors(inputs.w_gate), tensors(inputs.w_up)
     down = tensors(inputs.w_down)
     with torch.no_grad():
-        hidden = _swiglu(x, gate[0], up[0])
+        hidden = swiglu(x, gate[0], up[0])
 
     def call(number: int) -> Any:
         functional.linear(x, gate[number])

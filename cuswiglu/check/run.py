@@ -1,0 +1,120 @@
+"""A check: case after case, each kept as soon as it is done."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import environment
+from ..arrays import cupy_module
+from ..bench.cells import Cell
+from ..bench.measure import describe, release
+from ..models import MLPWeights, iter_layers, layer_count
+from ..models._smollm2 import smollm2_path
+from ..models.shapes import SHAPES
+from . import compare, distributions
+from .contenders import Contender, Found
+from .distributions import Case
+from .report import CaseReport, Element, Outcome, Report, save
+
+CPU_TOKENS = 64  # at most, in each case
+
+
+def cases(cells: Sequence[Cell], *, quick: bool, on_gpu: bool) -> tuple[list[Case], dict[str, str]]:
+    """All cases of some cells and of SmolLM2; and why SmolLM2 is missing, if it is.
+
+    `quick` takes its first, middle and last layer only; on the CPU there are fewer tokens.
+    """
+    found, missing = distributions.random_cases(cells), {}
+    try:
+        count = layer_count(smollm2_path())
+        layers = [0, count // 2, count - 1] if quick else range(count)
+        found += distributions.model_cases(layers, *SHAPES["smollm2-135m"])
+    except (ImportError, FileNotFoundError) as error:
+        missing["smollm2"] = str(error)
+    return found if on_gpu else list(distributions.at_most(found, CPU_TOKENS)), missing
+
+
+def begin(found: Found, missing: dict[str, str], seed: int) -> Report:
+    """A report without cases, of this machine."""
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return Report(seed, now, environment.look().as_dict(), found.missing | missing)
+
+
+def run(
+    report: Report,
+    wanted: Iterable[Case],
+    contenders: Sequence[Contender],
+    *,
+    on_gpu: bool,
+    path: Path | None = None,
+    finished: Callable[[CaseReport], None] = lambda case: None,
+) -> Report:
+    """Check all contenders in each case.
+
+    Parameters
+    ----------
+    report : Report
+        From `begin`.
+    wanted : iterable of Case
+    contenders : sequence of Contender
+    on_gpu : bool
+        Whether arrays are on the current CUDA device.
+    path : Path, optional
+        Where the report is written after each case.
+    finished : function
+        Told of each case.
+    """
+    if path is not None:  # what cannot be written is told before the first case
+        save(report, path)
+    xp = cupy_module() if on_gpu else np
+    model: list[MLPWeights] = []
+    for case in wanted:
+        if case.layer is not None and not model:
+            model = list(iter_layers(smollm2_path()))
+        if on_gpu:
+            release()
+        weights = None if case.layer is None else model[case.layer]
+        row = check(xp, case, contenders, report.seed, weights)
+        report = replace(report, cases=(*report.cases, row))
+        if path is not None:
+            save(report, path)
+        finished(row)
+    return report
+
+
+def check(
+    xp: Any, case: Case, contenders: Sequence[Contender], seed: int, weights: Any = None
+) -> CaseReport:
+    """Check all contenders in one case; an error only costs a contender this case."""
+    inputs = distributions.draw(xp, case, seed, weights)
+    with np.errstate(over="ignore"):  # exp(-gate) of a very negative gate, whose SiLU is 0
+        expected = compare.reference(xp, *inputs)
+        outcomes = {one.name: _outcome(xp, one, inputs, expected) for one in contenders}
+    errors = {
+        name: outcome.measured.worst.error
+        for name, outcome in outcomes.items()
+        if outcome.ours and outcome.measured is not None
+    }
+    if not errors:
+        return CaseReport(case, outcomes)
+    name = max(errors, key=lambda one: errors[one])
+    worst = outcomes[name].measured
+    assert worst is not None
+    parts = compare.elements(inputs, worst.worst.row, worst.worst.column)
+    element = Element.of(name, *(part if xp is np else xp.asnumpy(part) for part in parts))
+    return CaseReport(case, outcomes, element)
+
+
+def _outcome(xp: Any, contender: Contender, inputs: distributions.Inputs, expected: Any) -> Outcome:
+    try:
+        found = contender.compute(*inputs)
+        measured = compare.compare(xp, found, expected, inputs)
+    except Exception as error:
+        return Outcome(contender.ours, error=describe(error))
+    return Outcome(contender.ours, measured)
