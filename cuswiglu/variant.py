@@ -238,7 +238,7 @@ def manifest(folder: Path = CUBINS) -> dict[str, Any]:
         raise KernelsUnavailableError(
             f"the kernel manifest {path} is missing, so no kernel can be loaded: {REBUILD}"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise KernelsUnavailableError(
             f"the kernel manifest {path} is damaged ({error}): {REBUILD}"
         ) from error

@@ -362,3 +362,9 @@ def test_a_damaged_cubin_says_how_to_rebuild(folder, damage, words):
 
 def _flipped(data):
     return data[:1000] + bytes([data[1000] ^ 1]) + data[1001:]
+
+
+def test_a_manifest_of_brackets_alone_is_damaged(tmp_path):
+    (tmp_path / "manifest.json").write_text("[" * 200_000)
+    with pytest.raises(KernelsUnavailableError, match="is damaged"):
+        manifest(tmp_path)
