@@ -97,8 +97,7 @@ def estimate(
 ) -> Estimate | None:
     """The time of one launch on a device of so many SMs; None if there is no way to cut it."""
     if isinstance(kernel, DecodeVariant):
-        found = decode.ranked(kernel, problem, multiprocessors)
-        return of_split(kernel, problem, found[0][1], multiprocessors) if found else None
+        return _decode(kernel, problem, multiprocessors)
     assert isinstance(kernel, TileVariant)
     at_once = resident(kernel, multiprocessors)
     clusters, count = _busiest(kernel, problem.m, problem.n, problem.major, at_once)
@@ -109,14 +108,15 @@ def estimate(
     return Estimate(kernel, clusters, at_once, count, evenness, us)
 
 
-def of_split(
-    kernel: DecodeVariant, problem: Problem, split: Split, multiprocessors: int
-) -> Estimate:
-    """The same of one split of a decode kernel, which can be launched."""
+def _decode(kernel: DecodeVariant, problem: Problem, multiprocessors: int) -> Estimate | None:
+    """The same of the cheapest split of a decode kernel."""
+    found = decode.ranked(kernel, problem, multiprocessors)
+    if not found:
+        return None
+    us, split = found[0]
     laid = decode.layout(kernel, problem, split)
     assert laid is not None
     at_once = decode.clusters(split, multiprocessors)
     rounds = -(-laid.items // at_once)
     evenness = laid.items / (rounds * at_once)
-    us = decode.microseconds(kernel, problem, split, multiprocessors)
     return Estimate(kernel, laid.items, at_once, rounds, evenness, us, split)

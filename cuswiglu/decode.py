@@ -90,8 +90,7 @@ class Layout:
 
 def layout(kernel: DecodeVariant, problem: Problem, split: Split) -> Layout | None:
     """The layout of a split; None if it cannot be launched."""
-    step_k = kernel.block_k * (1 if problem.gated else 2)
-    all_steps = -(-problem.k // step_k)
+    all_steps = -(-problem.k // (kernel.block_k * _x_boxes(problem)))
     most_ranks = 1 if problem.gated else min(all_steps, kernel.max_ranks)
     known = split.ranks in CLUSTER_SMS and split.ctas in SHARED_BYTES
     if not known or split.ranks > most_ranks or split.ctas > kernel.ctas:
@@ -103,7 +102,7 @@ def layout(kernel: DecodeVariant, problem: Problem, split: Split) -> Layout | No
     along_k = problem.major == "k"
     room = _up(split.rows, ATOM_ROWS if along_k else kernel.mma_rows)
     row_bytes = kernel.block_k * ELEMENT_BYTES
-    stage_bytes = (2 * room + kernel.tokens * (1 if problem.gated else 2)) * row_bytes
+    stage_bytes = (2 * room + kernel.tokens * _x_boxes(problem)) * row_bytes
     tail = max(SLACK_BYTES, _sums_bytes(kernel, split))
     stages = (SHARED_BYTES[split.ctas] - kernel.barrier_bytes - tail) // stage_bytes
     # No more than there are steps, in the tiles of one CTA.
@@ -118,6 +117,11 @@ def layout(kernel: DecodeVariant, problem: Problem, split: Split) -> Layout | No
         box_rows=split.rows if along_k else kernel.mma_rows,
         x_rows=min(problem.m, kernel.tokens),
     )
+
+
+def _x_boxes(problem: Problem) -> int:
+    """Of a step of K, beside two boxes of weights: of gate and up, or one behind another."""
+    return 1 if problem.gated else 2
 
 
 def _sums_bytes(kernel: DecodeVariant, split: Split) -> int:
@@ -149,7 +153,7 @@ def splits(kernel: DecodeVariant, problem: Problem, multiprocessors: int) -> Ite
     """Splits worth trying: every CTA gets the same number of tiles, of as even rows as can be."""
     seen = set()
     for ctas in rooms(problem):
-        for ranks in (1,) if problem.gated else (1, 2, 4, 8):
+        for ranks in (1,) if problem.gated else CLUSTER_SMS:
             at_once = clusters(Split(1, ranks, ctas), multiprocessors)
             fewest = -(-problem.n // (at_once * kernel.max_rows))
             for tiles in range(fewest, fewest + TILES_AT_LEAST):
@@ -180,7 +184,7 @@ def microseconds(
     """What the cost model says of a split that can be launched."""
     laid = layout(kernel, problem, split)
     assert laid is not None
-    boxes = 3 if problem.gated else 4  # of a step: two of weights, and of X
+    boxes = 2 + _x_boxes(problem)  # of a step
     rounds = -(-laid.items // clusters(split, multiprocessors))
     steps = rounds * laid.steps
     weights = 2 * split.rows * kernel.block_k * ELEMENT_BYTES  # of a step

@@ -81,11 +81,14 @@ def measure(shape: Shape, *, rounds: int = 5, everything: bool = False) -> dict[
         return lambda i: made(x_view, views[i], out_view, cupy.cuda.get_current_stream().ptr)
 
     info = plan.device_info(device)
-    contenders: dict[Tried, Callable[[int], None]] = {}
-    for kernel in variants():
-        if kernel.gated == shape.gated and kernel.obstacle(described) is None:
-            for tried in _worth_trying(kernel, described, info, everything):
-                contenders[tried] = contender(kernel, tried)
+    able = [k for k in variants() if k.gated == shape.gated and k.obstacle(described) is None]
+    ranked = select.estimates(described, info, select.sensible(described, able))
+    promising = [e for e in ranked if everything or e.us <= PROMISING * ranked[0].us]
+    contenders = {
+        tried: contender(found.kernel, tried)
+        for found in promising
+        for tried in _worth_trying(found, described, info.multiprocessors)
+    }
     workspace = cupy.empty(WORKSPACE_BYTES, cupy.uint8)
     if shape.gated:
         contenders[PORTABLE] = lambda i: cublas.swiglu(x, weights[i][0], weights[i][1], out)
@@ -97,21 +100,17 @@ def measure(shape: Shape, *, rounds: int = 5, everything: bool = False) -> dict[
 
 
 def _worth_trying(
-    kernel: Variant, asked: problem.Problem, device: select.DeviceInfo, everything: bool
+    found: cost.Estimate, asked: problem.Problem, multiprocessors: int
 ) -> Iterator[Tried]:
-    """The promising rasters or splits of a kernel."""
-    able = [k for k in variants() if k.gated == asked.gated and k.obstacle(asked) is None]
-    ranked = select.estimates(asked, device, select.sensible(asked, able))
-    mine = next((found for found in ranked if found.kernel == kernel), None)
-    if mine is None or not (everything or mine.us <= PROMISING * ranked[0].us):
-        return
+    """The rasters of a kernel, or its promising splits."""
+    kernel = found.kernel
     if isinstance(kernel, DecodeVariant):
-        for us, split in decode.ranked(kernel, asked, device.multiprocessors)[:SPLITS]:
-            if us <= PROMISING * mine.us:
+        for us, split in decode.ranked(kernel, asked, multiprocessors)[:SPLITS]:
+            if us <= PROMISING * found.us:
                 yield Tried(kernel.name, 1, split)
         return
     for raster in RASTERS:
-        if mine.clusters > mine.resident or raster == RASTERS[0]:
+        if found.clusters > found.resident or raster == RASTERS[0]:
             yield Tried(kernel.name, raster)
 
 
