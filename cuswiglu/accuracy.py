@@ -36,7 +36,7 @@ def mlp_reference(xp: Any, x: Any, gate: Any, up: Any, down: Any) -> Any:
     return hidden.astype(ml_dtypes.bfloat16).astype(xp.float64) @ down.astype(xp.float64)
 
 
-def _ordered(xp: Any, bf16: Any) -> Any:
+def ordered(xp: Any, bf16: Any) -> Any:
     """BF16 patterns as integers in the order of the numbers: neighbours differ by one."""
     bits = bf16.view(xp.int16).astype(xp.int32)
     return xp.where(bits < 0, -(bits & 0x7FFF), bits)
@@ -46,5 +46,5 @@ def compare(xp: Any, found: Any, expected: Any) -> Accuracy:
     """Compare BF16 `found` with FP64 `expected`, of the same shape; NaN is never close."""
     error = xp.linalg.norm(found.astype(xp.float64) - expected) / xp.linalg.norm(expected)
     rounded = expected.astype(ml_dtypes.bfloat16)
-    ulps = xp.abs(_ordered(xp, found) - _ordered(xp, rounded))
+    ulps = xp.abs(ordered(xp, found) - ordered(xp, rounded))
     return Accuracy(float(error), float((ulps <= 1).mean()))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
 def make_folder(path: Path) -> None:
@@ -44,6 +46,11 @@ def whole(path: Path, content: bytes) -> None:
             with contextlib.suppress(OSError):  # the first error is the one to be told
                 os.unlink(temporary)
             raise
+
+
+def as_json(path: Path, content: Any) -> None:
+    """Write JSON, as `whole` does."""
+    whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 @contextlib.contextmanager

@@ -54,7 +54,7 @@ SETS = 2
 @pytest.fixture
 def drawn(gpu, monkeypatch):
     """Inputs of a small cell on the GPU that is not there."""
-    for module in (inputs, _decode, _own):
+    for module in (inputs, _own):
         monkeypatch.setattr(module, "cupy_module", lambda: gpu.cupy)
     x = device_poisoned(M, K)
     w2 = tuple(device_poisoned(2 * N, K) for _ in range(SETS))

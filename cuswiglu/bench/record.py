@@ -113,7 +113,7 @@ def save(record: Record, path: Path) -> None:
             name: {key: value for key, value in outcome.items() if value not in (None, "")}
             for name, outcome in cell["outcomes"].items()
         }
-    written.whole(path, (json.dumps(content, indent=1) + "\n").encode())
+    written.as_json(path, content)
 
 
 def load(path: Path) -> Record:

@@ -7,6 +7,8 @@ from typing import Any
 
 import ml_dtypes
 
+from ..accuracy import ordered
+
 #: Elements are off if they differ by more than this share.
 TOLERANCE = 0.01
 #: Of the RMS of all elements: near zero, elements may differ by `TOLERANCE` of this.
@@ -92,12 +94,7 @@ def nearest(xp: Any, values: Any) -> Any:
 
 def ulps(xp: Any, found: Any, rounded: Any) -> Any:
     """BF16 numbers between two BF16 arrays, element by element; NaN is beyond all of `BINS`."""
-
-    def ordered(array: Any) -> Any:
-        bits = array.view(xp.int16).astype(xp.int32)
-        return xp.where(bits < 0, -(bits & 0x7FFF), bits)
-
-    apart = xp.abs(ordered(found) - ordered(rounded))
+    apart = xp.abs(ordered(xp, found) - ordered(xp, rounded))
     return xp.where(xp.isnan(found.astype(xp.float32)), _BEYOND, apart)
 
 

@@ -117,8 +117,7 @@ class Report:
 
 def save(report: Report, path: Path) -> None:
     """Write whole or not at all, for its owner alone."""
-    content = {"format": FORMAT, **asdict(report)}
-    written.whole(path, (json.dumps(content, indent=1) + "\n").encode())
+    written.as_json(path, {"format": FORMAT, **asdict(report)})
 
 
 def load(path: Path) -> Report:

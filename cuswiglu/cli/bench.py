@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..bench.cells import SUITES
+from .types import names
 
 if TYPE_CHECKING:
     from ..bench.cells import Cell
@@ -35,7 +36,7 @@ def add_parser(commands: Any) -> None:
     source.add_argument(
         "--from", dest="source", type=Path, metavar="FILE", help="no run: a JSON that was kept"
     )
-    bench.add_argument("--models", type=_names, metavar="LIST", help="only these: 0.5b,7b")
+    bench.add_argument("--models", type=names, metavar="LIST", help="only these: 0.5b,7b")
     bench.add_argument("--tokens", type=_numbers, metavar="LIST", help="only these: 512,2048")
     bench.add_argument(
         "--json", type=Path, metavar="FILE", help="where to keep the record, cell after cell"
@@ -54,10 +55,6 @@ def add_parser(commands: Any) -> None:
     bench.add_argument(
         "--limit-seconds", type=float, metavar="S", help="start no cell after that time"
     )
-
-
-def _names(text: str) -> list[str]:
-    return [part.strip().lower() for part in text.split(",") if part.strip()]
 
 
 def _numbers(text: str) -> list[int]:

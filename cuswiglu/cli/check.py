@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .types import names
+
 if TYPE_CHECKING:
     from ..check.report import Report
 
@@ -23,7 +25,7 @@ def add_parser(commands: Any) -> None:
         "tokens a cell. The exit status is 1 if a mark is missed.",
     )
     parser.add_argument("--quick", action="store_true", help="4 cells and 3 layers only")
-    parser.add_argument("--models", type=_names, metavar="LIST", help="only these: 0.5b,7b")
+    parser.add_argument("--models", type=names, metavar="LIST", help="only these: 0.5b,7b")
     parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="where to keep the report, case after case"
@@ -32,10 +34,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="FILE", help="no run: a JSON that was kept"
     )
-
-
-def _names(text: str) -> list[str]:
-    return [part.strip().lower() for part in text.split(",") if part.strip()]
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,3 +11,8 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
     return value
+
+
+def names(text: str) -> list[str]:
+    """Names between commas, in lower case."""
+    return [part.strip().lower() for part in text.split(",") if part.strip()]

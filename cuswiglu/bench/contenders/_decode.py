@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from ... import arrays, plan, problem, select
-from ...arrays import cupy_module
+from ... import plan, problem, select
 from ...gated_mlp import GatedMLP
 from ..inputs import Inputs
 from . import _own, _torch
@@ -44,19 +43,14 @@ def torch_mlp() -> Found:
 
 def _gate_up(inputs: Inputs) -> Runner:
     """The first of the two launches of a `GatedMLP`'s call."""
-    x, out = arrays.view("x", inputs.x), arrays.view("out", inputs.hidden)
-    weights = [(arrays.view("w_gate", gate), arrays.view("w_up", up)) for gate, up in inputs.pairs]
-    described = problem.describe(x, weights[0], out)
-    choice = select.select(described, plan.device_info(described.device.index))
-    made: plan.Plan
-    if choice.kernel is None:
-        made = plan.plan_for(described)
-    else:
-        made = plan.kernel_plan(described, choice, weights_ahead=True)
-    stream = cupy_module().cuda.get_current_stream
-    return _own.runner(
-        lambda number: made(x, weights[number], out, stream().ptr), inputs.hidden, choice.variant
-    )
+
+    def make(asked: problem.Problem) -> plan.Plan:
+        choice = select.select(asked, plan.device_info(asked.device.index))
+        if choice.kernel is None:
+            return plan.plan_for(asked)
+        return plan.kernel_plan(asked, choice, weights_ahead=True)
+
+    return _own.by_plan(inputs, make)
 
 
 def _mlp(deterministic: str | None, inputs: Inputs) -> Runner:

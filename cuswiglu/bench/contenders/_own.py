@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,17 +101,26 @@ def _swiglu(inputs: Inputs, variant: str, *, packed: bool = False) -> Runner:
 def _planned(kernel: variants.Variant) -> Callable[[Inputs], Runner]:
     """A kernel that selection does not know: planned directly, for a pair along K."""
 
+    choice = select.Choice("sm90", kernel.name, kernel)
+
     def make(inputs: Inputs) -> Runner:
-        x, out = arrays.view("x", inputs.x), arrays.view("out", inputs.hidden)
-        weights = [
-            (arrays.view("w_gate", gate), arrays.view("w_up", up)) for gate, up in inputs.pairs
-        ]
-        choice = select.Choice("sm90", kernel.name, kernel)
-        made = plan.kernel_plan(problem.describe(x, weights[0], out), choice)
-        stream = cupy_module().cuda.get_current_stream
-        return runner(lambda number: made(x, weights[number], out, stream().ptr), inputs.hidden)
+        made = by_plan(inputs, lambda asked: plan.kernel_plan(asked, choice))
+        return dataclasses.replace(made, choice="")  # the contender's name says it
 
     return make
+
+
+def by_plan(inputs: Inputs, make: Callable[[problem.Problem], plan.Plan]) -> Runner:
+    """Gate and up by a plan that is made for them, launched without a call."""
+    x, out = arrays.view("x", inputs.x), arrays.view("out", inputs.hidden)
+    weights = [(arrays.view("w_gate", gate), arrays.view("w_up", up)) for gate, up in inputs.pairs]
+    made = make(problem.describe(x, weights[0], out))
+    stream = cupy_module().cuda.get_current_stream
+    return runner(
+        lambda number: made(x, weights[number], out, stream().ptr),
+        inputs.hidden,
+        made.choice.variant,
+    )
 
 
 def bare(inputs: Inputs) -> Runner:
