@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
+from processes import printed_by_jax
 from test_bench_records import FAILED, SESSION, row
 
 from cuswiglu.bench import figures, plots, scaling, tables
@@ -18,7 +15,6 @@ from cuswiglu.bench.cells import SUITES
 from cuswiglu.bench.record import Outcome, Record
 from cuswiglu.cli import main
 
-TESTS = Path(__file__).resolve().parent
 TIMES = {
     "cuswiglu-jax@1": 100.0,
     "jax@1": 120.0,
@@ -109,21 +105,7 @@ parallel.ROTATED_BYTES, parallel.TARGET_US, parallel.LAYERS_OF_FEW = 0, 100, 4
 
 def run(code, devices=4):
     pytest.importorskip("jax", reason="the suite is JAX's")
-    environment = os.environ | {
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]),
-    }
-    process = subprocess.run(
-        [sys.executable, "-c", SMALL + textwrap.dedent(code)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    return process.stdout
+    return printed_by_jax(SMALL + textwrap.dedent(code), devices=devices)
 
 
 def measured(devices, n=256, before=""):

@@ -5,16 +5,13 @@ Each test is a process of its own.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
+from processes import printed
 
 from build_scripts.build import ALL_INSTANCES
 
-ROOT = Path(__file__).resolve().parent.parent
 OPTIONAL = ["cupy", "cuda", "torch", "jax", "safetensors", "gguf", "click", "rich", "build_scripts"]
 BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n"  # None: ImportError
 ARRAYS = """
@@ -30,23 +27,9 @@ class Tensor:  # of a library that can be imported, on a CUDA device
 """
 
 
-def run(code):
-    """What a fresh interpreter prints."""
-    process = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    return process.stdout.strip()
-
-
 def raised(statement):
     """The error of a statement in a process where only NumPy and ml_dtypes can be imported."""
-    return run(
+    return printed(
         BLOCKED
         + ARRAYS
         + textwrap.dedent(f"""
@@ -68,7 +51,7 @@ def test_import_loads_no_cuda_and_no_optional_package():
     new = {{name.split(".")[0] for name in set(sys.modules) - before}}
     print(new & set({OPTIONAL}))
     """
-    assert run(code) == "set()"
+    assert printed(code) == "set()"
 
 
 def test_import_maps_no_cuda_library():
@@ -78,18 +61,18 @@ def test_import_maps_no_cuda_library():
     mapped = open("/proc/self/maps").read()
     print([name for name in libraries if name in mapped])
     """
-    assert run(code) == "[]"
+    assert printed(code) == "[]"
 
 
 def test_host_arrays_need_no_optional_package():
     code = BLOCKED + ARRAYS + "import cuswiglu\nprint(float(cuswiglu.mlp(x, gate, up, down)[0, 0]))"
     # 4 silu(4) = 15.71 is 15.6875 in BF16; six of them are 94.125, which is 94 in BF16.
-    assert float(run(code)) == 94
+    assert float(printed(code)) == 94
 
 
 def test_variants_are_listed_without_a_gpu_or_cupy():
     code = BLOCKED + "import cuswiglu\nprint(len(cuswiglu.variants()))"
-    assert int(run(code)) == len(ALL_INSTANCES)
+    assert int(printed(code)) == len(ALL_INSTANCES)
 
 
 def test_the_public_names_are_there():
@@ -101,7 +84,7 @@ def test_the_public_names_are_there():
         "CapturedMLP DeviceInfo Explanation GatedMLP KernelsUnavailableError PackedWeights Variant "
         "__version__ asarray explain mlp pack swiglu variants"
     )
-    assert run(code) == f"{sorted(expected.split())} True"
+    assert printed(code) == f"{sorted(expected.split())} True"
 
 
 def test_a_device_array_without_cupy_says_what_to_install():
@@ -144,4 +127,4 @@ def test_without_ml_dtypes_it_says_what_to_install(name):
         print(error)
     """
     message = "cuswiglu needs ml_dtypes, which is not installed here: pip install ml_dtypes"
-    assert run(code) == message
+    assert printed(code) == message

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
+from processes import printed_by_jax
 
 pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
-TESTS = Path(__file__).resolve().parent
 #: The recipe of `cuswiglu.jax.mlp`, and FP64 beside it.
 RECIPE = """
 import json, re
@@ -44,21 +40,7 @@ def parallel(devices):
 
 def run(code):
     """What `code` prints as JSON, behind the recipe, in a process of its own."""
-    environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]),
-    }
-    process = subprocess.run(
-        [sys.executable, "-c", RECIPE + textwrap.dedent(code)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout)
+    return json.loads(printed_by_jax(RECIPE + textwrap.dedent(code), devices=8))
 
 
 def test_any_number_of_devices_gives_the_mlp():

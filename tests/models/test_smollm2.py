@@ -17,20 +17,12 @@ K, N, LAYERS = 576, 1536, 30
 
 
 @pytest.fixture(scope="module")
-def path() -> Path:
-    try:
-        return smollm2_path()
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
+def layers(smollm2_file: Path) -> list[MLPWeights]:
+    return list(iter_layers(smollm2_file))
 
 
-@pytest.fixture(scope="module")
-def layers(path: Path) -> list[MLPWeights]:
-    return list(iter_layers(path))
-
-
-def test_has_30_layers(path: Path) -> None:
-    assert layer_count(path) == LAYERS
+def test_has_30_layers(smollm2_file: Path) -> None:
+    assert layer_count(smollm2_file) == LAYERS
 
 
 def test_every_layer_has_the_shapes_of_the_model(layers: list[MLPWeights]) -> None:
@@ -47,11 +39,13 @@ def test_every_layer_has_finite_values_of_plausible_spread(layers: list[MLPWeigh
             assert abs(values.mean()) < values.std() / 10
 
 
-def test_rows_equal_an_independent_q4_1_decode(path: Path, layers: list[MLPWeights]) -> None:
-    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
+def test_rows_equal_an_independent_q4_1_decode(
+    smollm2_file: Path, layers: list[MLPWeights]
+) -> None:
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(smollm2_file).tensors}
     tensor = tensors["blk.7.ffn_up.weight"]
     assert tensor.tensor_type == gguf.GGMLQuantizationType.Q4_1
-    with path.open("rb") as file:
+    with smollm2_file.open("rb") as file:
         file.seek(tensor.data_offset)
         # A Q4_1 block of 32 values: scale and minimum as float16, then 16 bytes of two quants.
         blocks = np.frombuffer(file.read(2 * K // 32 * 20), np.uint8).reshape(-1, 20)

@@ -14,8 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuswiglu.models._smollm2 import smollm2_path
-
 pytest.importorskip("tokenizers", reason="the tokenizer needs it: pip install tokenizers")
 
 from notebooks import smollm2
@@ -30,17 +28,9 @@ ANY_TEXT = st.text(
 
 
 @pytest.fixture(scope="module")
-def path() -> Path:
-    try:
-        return smollm2_path()
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def model(path: Path) -> Any:
+def model(smollm2_file: Path) -> Any:
     """SmolLM2's FP32 weights, and its tokenizer."""
-    return smollm2.read(path)
+    return smollm2.read(smollm2_file)
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +39,9 @@ def tokenizer(model: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def merges(path: Path) -> dict[tuple[str, str], int]:
+def merges(smollm2_file: Path) -> dict[tuple[str, str], int]:
     """The rank of each pair that may be merged."""
-    lines = gguf.GGUFReader(path).get_field("tokenizer.ggml.merges").contents()
+    lines = gguf.GGUFReader(smollm2_file).get_field("tokenizer.ggml.merges").contents()
     return {tuple(line.split(" ")): rank for rank, line in enumerate(lines)}
 
 
