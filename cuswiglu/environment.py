@@ -129,7 +129,7 @@ def look() -> Environment:
     """Look at this machine; never raises for what it lacks."""
     from . import __version__
 
-    installed = {name: version for name in PACKAGES if (version := _version(name))}
+    installed = {name: version for name in PACKAGES if (version := version_of(name))}
     kernels, toolchain, kernel_trouble = 0, {}, ""
     size, fingerprint, sources = 0, "", ""
     try:
@@ -214,7 +214,8 @@ def _tables(gpus: list[Gpu], driver_cuda: str, fingerprint: str) -> list[TunedTa
     return found
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """Of an installed package; empty if it is not."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -30,7 +30,7 @@ def report(monkeypatch, capsys):
     def read(**packages):
         if packages:
             named = {name.replace("_", "-"): version for name, version in packages.items()}
-            monkeypatch.setattr(environment, "_version", lambda name: named.get(name, ""))
+            monkeypatch.setattr(environment, "version_of", lambda name: named.get(name, ""))
         assert main(["info"]) == 0
         text = capsys.readouterr().out
         assert main(["info", "--json"]) == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import importlib.metadata
 from typing import Any
 
 from .. import environment, variant
@@ -58,16 +57,10 @@ def session(gpu: str) -> Session:
 
 def _described(here: environment.Environment) -> dict[str, Any]:
     described = here.as_dict()
-    found = {name: _version(name) for name in PACKAGES}
-    described["packages"] |= {name: version for name, version in found.items() if version}
+    described["packages"] |= {
+        name: version for name in PACKAGES if (version := environment.version_of(name))
+    }
     return described
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def _kernels() -> str:
