@@ -245,6 +245,8 @@ INSTANCES = (
     ),
     # For 65 to 256 tokens: narrow tiles, so that one row or two of them fill all SMs.
     Instance("dual", "cooperative", 128, 64, 1, narrowest=32),
+    # Wide ones, so that an SM loads X once or twice, and not for every few columns.
+    Instance("dual", "cooperative", 128, 144, 1, narrowest=104),
 )
 
 #: Kernel-1 with the activation elsewhere and without it: not in the package, for they are slower or

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -258,6 +259,27 @@ def empty(shape: tuple[int, ...], device: Device) -> Any:
     cupy = cupy_module()
     with cupy.cuda.Device(device.index):
         return cupy.empty(shape, BFLOAT16)
+
+
+def maker() -> Callable[..., Any]:
+    """What makes a new C-contiguous BF16 array on the current CUDA device, again and again.
+
+    Called with a shape, and, to place it there, memory of CuPy's. Of `cupy.ndarray` only the part
+    that does the work is called, where this CuPy has it: that takes half the time, which a call of
+    few tokens feels.
+    """
+    ndarray = cupy_module().ndarray
+    initialise: Any = getattr(ndarray, "_init", None)
+    if initialise is None:
+        return lambda shape, memory=None: ndarray(shape, BFLOAT16, memory)
+    create = ndarray.__base__.__new__
+
+    def make(shape: tuple[int, ...], memory: Any = None) -> Any:
+        array = create(ndarray)
+        initialise(array, shape, BFLOAT16, memory)
+        return array
+
+    return make
 
 
 def to_be(name: str, shape: tuple[int, ...], device: Device) -> ArrayView:

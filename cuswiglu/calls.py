@@ -11,7 +11,7 @@ import dataclasses
 import math
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import arrays, plan, problem
@@ -22,10 +22,11 @@ from .problem import TMA_ALIGNMENT
 
 #: Shape, strides in bytes, device, and address modulo 16.
 Kind = tuple[tuple[int, ...], tuple[int, ...], int, int]
-#: Variant, and the kinds of the arrays.
+#: Of a call: the variant, and the kinds of the arrays; or of x alone where all else is the same.
 Key = tuple[Any, ...]
 #: Of gate, up and down; of packed weights twice the same, and of no w_down 0.
 Addresses = tuple[int, int, int]
+Call = Callable[[Any, Addresses, Any, Any, Any], Any]
 #: An intermediate of up to so many bytes is allocated in one piece with the result, and lives as
 #: long. Another allocation costs the host about 2 us, which a few tokens of a small model, a dozen
 #: on the GPU, do not hide; larger problems do.
@@ -110,6 +111,11 @@ class ReadyCall:
     ----------
     plans : tuple of plan
         Of gate and up, and of the down projection if there is one.
+    call : function of x, weights, down, out, stream
+        Launches on arrays of the kind that the call was made ready for. x, down and out are CuPy
+        arrays, or None for the last two; weights are as `addresses` gives them. Returns `out`, or
+        a new array. Raises ValueError if `out` overlaps an input, TypeError if `stream` is no
+        stream, and DriverError in a forked child or if a launch fails.
 
     The device must be current. Calls may come from several threads.
     """
@@ -124,32 +130,30 @@ class ReadyCall:
         second: Plan | None = None,
     ) -> None:
         cupy = arrays.cupy_module()
-        self._array, self._allocate = cupy.ndarray, cupy.cuda.alloc
+        self._array, self._allocate = arrays.maker(), cupy.cuda.alloc
         self._current_device = cupy.cuda.runtime.getDevice
         self._current_stream = cupy.cuda.get_current_stream
         self._device, self._index = x.device, x.device.index
         self._check_process = first.check_process
+        self._lock = threading.Lock()
+        self._shape = out.shape
+        self._hidden = first.problem.m, first.problem.n
+        self._hidden_bytes = math.prod(self._hidden) * BFLOAT16.itemsize
         # Plans of its own: the weights' addresses, once packed, stay.
         self._first = plan.kernel_plan(first.problem, first.choice)
-        self._run = self._gate_up_alone
         self.plans: tuple[Plan, ...] = (self._first,)
+        self._run = self._gate_up_alone
+        self.call: Call = self._in_general
         if isinstance(second, Sm90Plan):
             self._second = plan.kernel_plan(second.problem, second.choice)
             self.plans = self._first, self._second
             self._run = self._with_kernel
+            if self._hidden_bytes <= JOINED_BYTES:
+                self.call = self._quickly()
         elif second is not None:
             self._portable = second
             self.plans = self._first, second
             self._run = self._with_arrays
-        self._lock = threading.Lock()
-        self._shape = out.shape
-        # CuPy takes 0.7 us to find the strides itself.
-        new = arrays.to_be("out", out.shape, out.device)
-        self._strides = tuple(stride * BFLOAT16.itemsize for stride in new.strides)
-        self._hidden = first.problem.m, first.problem.n
-        self._hidden_bytes = math.prod(self._hidden) * BFLOAT16.itemsize
-        result_bytes = math.prod(out.shape) * BFLOAT16.itemsize
-        self._behind = -(-result_bytes // _ALIGNMENT) * _ALIGNMENT
         weights = [gate_up[0], gate_up[-1]] + ([] if down is None else [down])
         self._inputs = [_without_memory(view) for view in (x, *weights)]
         self._reaches = [arrays.span(view) for view in self._inputs]
@@ -160,34 +164,7 @@ class ReadyCall:
         """As `Sm90Plan.load_weights_ahead`, of gate and up; down's are already."""
         self._first.load_weights_ahead()
 
-    def __call__(self, x: Any, weights: Addresses, down: Any, out: Any, stream: Any) -> Any:
-        """Launch on arrays of the kind that the call was made ready for.
-
-        Parameters
-        ----------
-        x : cupy.ndarray
-        weights : (int, int, int)
-            As `addresses` gives them.
-        down : cupy.ndarray or None
-            The last of them.
-        out : cupy.ndarray or None
-        stream : optional
-            As in `cuswiglu.swiglu`.
-
-        Returns
-        -------
-        cupy.ndarray
-            `out`, or a new one.
-
-        Raises
-        ------
-        ValueError
-            If `out` overlaps an input.
-        TypeError
-            If `stream` is no stream.
-        DriverError
-            In a forked child, or if a launch fails.
-        """
+    def _in_general(self, x: Any, weights: Addresses, down: Any, out: Any, stream: Any) -> Any:
         self._check_process()
         address = x.data.ptr
         if out is not None:
@@ -197,38 +174,60 @@ class ReadyCall:
         with arrays.on_stream(self._device, stream) as handle:
             return self._run(address, weights, down, out, handle)
 
+    def _quickly(self) -> Call:
+        """What few tokens take: two kernels on the current stream, new arrays in one allocation.
+
+        All it needs is at hand, for it takes as long as the kernels.
+        """
+        otherwise, check_process, index = self._in_general, self._check_process, self._index
+        current_device, current_stream = self._current_device, self._current_stream
+        allocate, new_array, shape, lock = self._allocate, self._array, self._shape, self._lock
+        launch_first, launch_second = self._first.launch, self._second.launch
+        result_bytes = math.prod(shape) * BFLOAT16.itemsize
+        behind = -(-result_bytes // _ALIGNMENT) * _ALIGNMENT
+        both = behind + self._hidden_bytes
+
+        def call(x: Any, weights: Addresses, down: Any, out: Any, stream: Any) -> Any:
+            if out is not None or stream is not None or current_device() != index:
+                return otherwise(x, weights, down, out, stream)
+            check_process()
+            handle = current_stream().ptr
+            memory = allocate(both)
+            out = new_array(shape, memory)
+            target = memory.ptr
+            hidden = target + behind
+            gate, up, projection = weights
+            with lock:
+                launch_first((x.data.ptr, gate, up, hidden), handle)
+                launch_second((hidden, projection, projection, target), handle)
+            return out
+
+        return call
+
     # The device and the stream are current in these.
 
     def _gate_up_alone(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
         if out is None:
-            out = self._array(self._shape, BFLOAT16)
+            out = self._array(self._shape)
         gate, up, _ = weights
         with self._lock:
             self._first.launch((x, gate, up, out.data.ptr), stream)
         return out
 
     def _with_kernel(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
-        if out is None and self._hidden_bytes <= JOINED_BYTES:
-            memory = self._allocate(self._behind + self._hidden_bytes)
-            out = self._array(self._shape, BFLOAT16, memory, self._strides)
-            target = memory.ptr
-            hidden = target + self._behind
-        else:
-            memory = self._allocate(self._hidden_bytes)
-            hidden = memory.ptr
-            if out is None:
-                out = self._array(self._shape, BFLOAT16)
-            target = out.data.ptr
+        if out is None:
+            out = self._array(self._shape)
+        memory = self._allocate(self._hidden_bytes)
         gate, up, projection = weights
         with self._lock:
-            self._first.launch((x, gate, up, hidden), stream)
-            self._second.launch((hidden, projection, projection, target), stream)
+            self._first.launch((x, gate, up, memory.ptr), stream)
+            self._second.launch((memory.ptr, projection, projection, out.data.ptr), stream)
         return out
 
     def _with_arrays(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
         if out is None:
-            out = self._array(self._shape, BFLOAT16)
-        hidden = self._array(self._hidden, BFLOAT16)
+            out = self._array(self._shape)
+        hidden = self._array(self._hidden)
         gate, up, _ = weights
         with self._lock:
             self._first.launch((x, gate, up, hidden.data.ptr), stream)

@@ -2,12 +2,13 @@
 
 A launch is waves of tiles. A tile takes a time per step of K, which tensor cores or shared memory
 bound and which was measured for each instance where it could be, and a time of its own for the
-epilogue that the next tile does not hide. Only the order of the estimates matters, so the same
-model serves other Hopper GPUs.
+epilogue that the next tile does not hide. With few tokens the weights' bytes take longer. Only the
+order of the estimates matters, so the same model serves other Hopper GPUs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -103,7 +104,8 @@ def estimate(
     clusters, count = _busiest(kernel, problem.m, problem.n, problem.major, at_once)
     rates = measured.get(kernel.name) or analytic_rates(kernel)
     k_tiles = -(-problem.k // kernel.block_k)
-    us = LAUNCH_US + count * (k_tiles * rates.step_us + rates.tile_us)
+    products = count * (k_tiles * rates.step_us + rates.tile_us)
+    us = LAUNCH_US + math.hypot(products, decode.loads_us(problem, multiprocessors))
     evenness = kernel.rows(problem.m) * problem.n / (count * at_once * kernel.block_n)
     return Estimate(kernel, clusters, at_once, count, evenness, us)
 

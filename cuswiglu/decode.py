@@ -189,8 +189,7 @@ def microseconds(
     steps = rounds * laid.steps
     weights = 2 * split.rows * kernel.block_k * ELEMENT_BYTES  # of a step
     of_one = steps * weights / RATE
-    of_all = sum(w.rows * w.columns for w in problem.weights) * ELEMENT_BYTES
-    loads = max(of_one, of_all / (RATE * multiprocessors))
+    loads = max(of_one, loads_us(problem, multiprocessors))
     flight = steps * STAGE_US / max(laid.stages - 0.7, 0.3)
     blocks = -(-split.rows // kernel.mma_rows)
     products = steps * boxes * STEP_US * (1 + blocks * kernel.tokens / 64)
@@ -199,6 +198,12 @@ def microseconds(
         tokens = min(problem.m, kernel.tokens)
         reduction = rounds * (CLUSTER_US + SUM_US * tokens * split.rows)
     return LAUNCH_US[split.ctas] + math.hypot(loads, flight, products) + reduction
+
+
+def loads_us(problem: Problem, multiprocessors: int) -> float:
+    """Microseconds that all SMs take to load the weights."""
+    weights = 2 if problem.gated else 1
+    return weights * problem.n * problem.k * ELEMENT_BYTES / (RATE * multiprocessors)
 
 
 def ranked(

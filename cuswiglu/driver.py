@@ -16,6 +16,20 @@ MINIMUM_DRIVER = 12000  # CUDA 12.0: the first that loads our cubins (driver 525
 NO_DRIVER = "no NVIDIA driver was found here: the kernels need a Hopper GPU and driver 525 or newer"
 
 
+class _Process:
+    """Counts the forks that lead to this process."""
+
+    forks = 0
+
+    @classmethod
+    def forked(cls) -> None:
+        cls.forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Process.forked)  # quicker than os.getpid() at each call
+
+
 class DriverError(RuntimeError):
     """A CUDA driver call failed, or the driver cannot be used."""
 
@@ -84,7 +98,7 @@ class Driver:
 
     def __init__(self, cuda: Any) -> None:
         self._cuda = cuda
-        self._pid = os.getpid()
+        self._forks = _Process.forks
         self._lock = threading.Lock()
         self._libraries: dict[str, Any] = {}
         self._kernels: dict[tuple[str, int], Any] = {}
@@ -117,7 +131,7 @@ class Driver:
         ------
         DriverError
         """
-        if os.getpid() != self._pid:
+        if _Process.forks != self._forks:
             raise DriverError(
                 "CUDA was initialised before this process was forked, and cannot be used in the "
                 "child: start workers with multiprocessing.get_context('spawn')"
@@ -287,8 +301,16 @@ class Driver:
                 f"{address:#x}, extents {extents}, row stride {row_bytes} bytes, box {box}"
             )
 
-    def launcher(self, config: Any, function: Any, arguments: int) -> Callable[[int], None]:
-        """What launches on a stream, again and again; for one thread at a time.
+    def launcher(
+        self,
+        config: Any,
+        function: Any,
+        arguments: int,
+        point_at: Callable[[tuple[int, ...]], None],
+    ) -> Callable[[tuple[int, ...], int], None]:
+        """What launches on operands at some addresses, on a stream, again and again.
+
+        For one thread at a time.
 
         Parameters
         ----------
@@ -300,12 +322,19 @@ class Driver:
             Packed: the address of an array of pointers to them. The driver copies what they point
             at before a launch returns: nothing on the host is read later, by the kernel or by a
             graph that it is captured in.
+        point_at : callable
+            Puts the operands' addresses into the arguments. Called when they change.
         """
         launch = self._cuda.cuLaunchKernelEx
-        configured = None
+        pointed: tuple[int, ...] | None = None
+        configured: int | None = None
 
-        def run(stream: int) -> None:
-            nonlocal configured
+        def run(addresses: tuple[int, ...], stream: int) -> None:
+            nonlocal pointed, configured
+            if addresses != pointed:
+                pointed = None  # stays so if it fails
+                point_at(addresses)
+                pointed = addresses
             if stream != configured:
                 config.hStream = configured = stream
             result = launch(config, function, arguments, 0)

@@ -22,8 +22,8 @@ from .variant import DecodeVariant, TileVariant, Variant
 
 CACHED_PLANS = 256
 #: Where the four operands lie: x, w_gate, w_up (or the only weight twice), out.
-Addresses = tuple[int, int, int, int]
-_NOWHERE = (0, 0, 0, 0)
+Addresses = tuple[int, ...]
+_NOWHERE: Addresses = (0, 0, 0, 0)
 
 
 class Sm90Plan:
@@ -62,13 +62,13 @@ class Sm90Plan:
         )
         # A kernel with one weight ignores the second descriptor.
         operands = [problem.x, problem.weights[0], problem.weights[-1], problem.out]
-        self._descriptors = [
+        descriptors = [
             Descriptors(cuda, operand, box)
             for operand, box in zip(operands, made.boxes, strict=False)
         ]
-        self._addresses = _NOWHERE
-        self._arguments = _Arguments((*made.integers, int(weights_ahead)))
-        self._launch = cuda.launcher(*self.packed)
+        self._arguments = _Arguments(descriptors, (*made.integers, int(weights_ahead)))
+        #: launch(addresses, stream): as a call, on operands there; for one thread at a time.
+        self.launch = cuda.launcher(*self.packed, self._arguments.point_at)
 
     def __call__(
         self, x: ArrayView, weights: Sequence[ArrayView], out: ArrayView, stream: int
@@ -78,12 +78,6 @@ class Sm90Plan:
         with self._lock:
             self.launch(addresses, stream)
 
-    def launch(self, addresses: Addresses, stream: int) -> None:
-        """As a call, on operands at these addresses; for one thread at a time."""
-        if addresses != self._addresses:
-            self._point_at(addresses)
-        self._launch(stream)
-
     def load_weights_ahead(self) -> None:
         """From the next launch on: no kernel that may still run writes the weights."""
         self._arguments.integers[-1] = 1
@@ -92,15 +86,6 @@ class Sm90Plan:
     def packed(self) -> tuple[Any, Any, int]:
         """Configuration, function and arguments of the last launch, as the driver takes them."""
         return self._config, self._function, self._arguments.address
-
-    def _point_at(self, addresses: Addresses) -> None:
-        before, self._addresses = self._addresses, _NOWHERE  # stays so if encoding fails
-        for index, descriptors in enumerate(self._descriptors):
-            if addresses[index] != before[index]:
-                self._arguments.operands[index] = descriptors.of(addresses[index])
-        if len(self._descriptors) < len(addresses):
-            self._arguments.point_out(addresses[-1])
-        self._addresses = addresses
 
 
 @dataclass(frozen=True)
@@ -214,34 +199,41 @@ def _decode(kernel: Variant, problem: Problem, choice: Choice, resident: Residen
 class _Arguments:
     """Kernel arguments in memory: integers of 8 bytes, and pointers to them and to the operands.
 
-    A kernel that takes an integer of 4 bytes reads the lower half.
+    A kernel that takes an integer of 4 bytes reads the lower half. An operand without a descriptor,
+    as out of some kernels, is given by its address.
 
     Attributes
     ----------
-    operands : array of four addresses
-        Of descriptors, to be set before a launch.
     integers : array
     address : int
         Of the pointers.
     """
 
-    def __init__(self, integers: tuple[int, ...]) -> None:
+    def __init__(self, descriptors: list[Descriptors], integers: tuple[int, ...]) -> None:
         pointers = 4 + len(integers)
         self._memory = AlignedMemory(8 * (pointers + 1 + len(integers)))
         self.address = self._memory.address
         values = self.address + 8 * pointers
-        self.operands = (ctypes.c_uint64 * 4).from_address(self.address)
+        self._descriptors = descriptors
+        self._addresses: Addresses = _NOWHERE
+        self._operands = (ctypes.c_uint64 * 4).from_address(self.address)
         self._out = ctypes.c_uint64.from_address(values)
-        self.operands[3] = values
+        self._operands[3] = values
         (ctypes.c_uint64 * len(integers)).from_address(self.address + 8 * 4)[:] = [
             values + 8 * index for index in range(1, pointers - 3)
         ]
         self.integers = (ctypes.c_int64 * len(integers)).from_address(values + 8)
         self.integers[:] = list(integers)
 
-    def point_out(self, address: int) -> None:
-        """The result's address itself is the fourth argument."""
-        self._out.value = address
+    def point_at(self, addresses: Addresses) -> None:
+        """Where x, the weights and out lie at the next launch."""
+        before, self._addresses = self._addresses, _NOWHERE  # stays so if encoding fails
+        for index, descriptors in enumerate(self._descriptors):
+            if addresses[index] != before[index]:
+                self._operands[index] = descriptors.of(addresses[index])
+        if len(self._descriptors) < len(addresses):
+            self._out.value = addresses[-1]
+        self._addresses = addresses
 
 
 class PortablePlan:

@@ -83,8 +83,11 @@ def assert_product(found, x, weight):
     _assert_same(found, expected.astype(np.float64), room, np.abs(expected))
 
 
-def assert_swiglu(found, x, gate, up):
-    """silu(x @ gate) * (x @ up), rounded once, where it is defined."""
+def assert_swiglu(found, x, gate, up, *, sums_flushed=False):
+    """silu(x @ gate) * (x @ up), rounded once, where it is defined.
+
+    `sums_flushed`: as by cuBLAS, a sum that is subnormal may have become zero.
+    """
     (gates, gate_room), (ups, up_room) = _sums(x, gate), _sums(x, up)
     with np.errstate(all="ignore"):
         silu = gates / (1 + np.exp(-gates))
@@ -92,6 +95,10 @@ def assert_swiglu(found, x, gate, up):
         room = (1.1 * gate_room + FLUSHED) * np.abs(ups) + np.abs(silu) * up_room
     # Times infinity, what is flushed and what is not differ by everything.
     flushed = (gates < -87) & (gates > -105) & np.isinf(ups)
+    if sums_flushed:
+        flushed |= (np.abs(gates) < SMALLEST_NORMAL) & np.isinf(ups)
+        flushed |= (np.abs(ups) < SMALLEST_NORMAL) & np.isinf(gates)
+        room = room + SMALLEST_NORMAL * (np.abs(ups) + np.abs(silu))
     largest = np.maximum(np.maximum(np.abs(gates), np.abs(ups)), np.abs(expected))
     _assert_same(
         np.where(flushed, np.float32(0), found.astype(np.float32)),

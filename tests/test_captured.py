@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import weakref
 
 import numpy as np
@@ -15,7 +14,7 @@ from fake_driver import Result, run_in_threads
 from host_arrays import full, poisoned
 
 from cuswiglu import CapturedMLP, GatedMLP, gated_mlp
-from cuswiglu.driver import DriverError
+from cuswiglu.driver import DriverError, _Process
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
 
@@ -163,8 +162,7 @@ def test_what_is_no_stream_is_refused(gpu, step):
 
 
 def test_a_forked_child_is_refused(gpu, step, monkeypatch):
-    child = os.getpid() + 1
-    monkeypatch.setattr(os, "getpid", lambda: child)
+    monkeypatch.setattr(_Process, "forks", _Process.forks + 1)
     with pytest.raises(DriverError, match="'spawn'"):
         step()
     assert gpu.driver.launches == []

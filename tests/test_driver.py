@@ -10,7 +10,7 @@ import pytest
 from fake_driver import FakeDriver, Result, run_in_threads
 
 from cuswiglu import driver as driver_module
-from cuswiglu.driver import Driver, DriverError, check
+from cuswiglu.driver import Driver, DriverError, _Process, check
 from cuswiglu.select import DeviceInfo
 
 FUNCTIONS = {  # that loading a kernel calls -> words of the error when it fails
@@ -88,11 +88,23 @@ def test_a_device_is_described_by_the_driver():
     assert Driver(fake).device_info(0) == DeviceInfo("NVIDIA A100", (8, 0), 108, "12.9")
 
 
+def test_a_real_child_is_refused(fake):
+    driver = Driver(fake)
+    child = os.fork()
+    if child == 0:
+        try:
+            driver.check_process()
+        except DriverError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    driver.check_process()
+
+
 @pytest.mark.parametrize("use", [load, functools.partial(Driver.device_info, index=0)])
 def test_a_forked_child_is_refused_and_told_to_spawn(fake, monkeypatch, use):
     driver = Driver(fake)
-    child = os.getpid() + 1
-    monkeypatch.setattr(os, "getpid", lambda: child)
+    monkeypatch.setattr(_Process, "forks", _Process.forks + 1)
     calls = len(fake.calls)
     with pytest.raises(DriverError, match=r"before this process was forked.*'spawn'"):
         use(driver)

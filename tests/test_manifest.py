@@ -132,11 +132,12 @@ def test_loads_are_multicast_in_clusters_and_nowhere_else(name, major):
 
 @pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
 def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, major):
-    """In columns of a WGMMA: gate's and up's together where both fit."""
+    """In columns of a WGMMA, 256 at most: gate's and up's together where both fit."""
     code = cubin_files.sass(name)[KERNELS[name].entry(major)]
     found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
     each = INSTANCE[name].columns // KERNELS[name].block_n
-    assert found == {each * width for width in dict(KERNELS[name].widths)[major]}
+    widths = dict(KERNELS[name].widths)[major]
+    assert found == {each * width if each * width <= 256 else width for width in widths}
 
 
 @pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)

@@ -20,7 +20,7 @@ import cuswiglu
 from cuswiglu import descriptors, plan
 from cuswiglu.arrays import Device
 from cuswiglu.cache import Cache
-from cuswiglu.driver import DriverError
+from cuswiglu.driver import DriverError, _Process
 
 M, N, K = 64, 96, 128
 FIRST, SECOND = GATED[:2]
@@ -209,8 +209,7 @@ def test_threads_load_each_cubin_once(gpu, monkeypatch):
 @pytest.mark.parametrize("m", [M, M + 1], ids=["with a cached plan", "with a new plan"])
 def test_a_forked_child_is_refused(gpu, monkeypatch, m):
     cuswiglu.swiglu(**arrays_for())
-    child = os.getpid() + 1
-    monkeypatch.setattr(os, "getpid", lambda: child)
+    monkeypatch.setattr(_Process, "forks", _Process.forks + 1)
     with pytest.raises(DriverError, match=r"before this process was forked.*'spawn'"):
         cuswiglu.swiglu(**arrays_for(m=m))
     assert len(gpu.driver.launches) == 1
