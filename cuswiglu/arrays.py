@@ -276,7 +276,7 @@ def maker() -> Callable[..., Any]:
 
     def make(shape: tuple[int, ...], memory: Any = None) -> Any:
         array = create(ndarray)
-        initialise(array, shape, BFLOAT16, memory)
+        initialise(array, shape, BFLOAT16, memory, None, None)  # no strides, no order
         return array
 
     return make

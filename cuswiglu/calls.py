@@ -26,7 +26,7 @@ Kind = tuple[tuple[int, ...], tuple[int, ...], int, int]
 Key = tuple[Any, ...]
 #: Of gate, up and down; of packed weights twice the same, and of no w_down 0.
 Addresses = tuple[int, int, int]
-Call = Callable[[Any, Addresses, Any, Any, Any], Any]
+Call = Callable[["ReadyCall", Any, Addresses, Any, Any, Any], Any]
 #: An intermediate of up to so many bytes is allocated in one piece with the result, and lives as
 #: long. Another allocation costs the host about 2 us, which a few tokens of a small model, a dozen
 #: on the GPU, do not hide; larger problems do.
@@ -111,11 +111,12 @@ class ReadyCall:
     ----------
     plans : tuple of plan
         Of gate and up, and of the down projection if there is one.
-    call : function of x, weights, down, out, stream
+    call : function of self, x, weights, down, out, stream
         Launches on arrays of the kind that the call was made ready for. x, down and out are CuPy
         arrays, or None for the last two; weights are as `addresses` gives them. Returns `out`, or
         a new array. Raises ValueError if `out` overlaps an input, TypeError if `stream` is no
-        stream, and DriverError in a forked child or if a launch fails.
+        stream, and DriverError in a forked child or if a launch fails. No bound method: the device
+        memory that it may hold is to go with the object.
 
     The device must be current. Calls may come from several threads.
     """
@@ -142,18 +143,18 @@ class ReadyCall:
         # Plans of its own: the weights' addresses, once packed, stay.
         self._first = plan.kernel_plan(first.problem, first.choice)
         self.plans: tuple[Plan, ...] = (self._first,)
-        self._run = self._gate_up_alone
-        self.call: Call = self._in_general
+        self._run = ReadyCall._gate_up_alone
+        self.call: Call = ReadyCall._in_general
         if isinstance(second, Sm90Plan):
             self._second = plan.kernel_plan(second.problem, second.choice)
             self.plans = self._first, self._second
-            self._run = self._with_kernel
+            self._run = ReadyCall._with_kernel
             if self._hidden_bytes <= JOINED_BYTES:
                 self.call = self._quickly()
         elif second is not None:
             self._portable = second
             self.plans = self._first, second
-            self._run = self._with_arrays
+            self._run = ReadyCall._with_arrays
         weights = [gate_up[0], gate_up[-1]] + ([] if down is None else [down])
         self._inputs = [_without_memory(view) for view in (x, *weights)]
         self._reaches = [arrays.span(view) for view in self._inputs]
@@ -170,34 +171,52 @@ class ReadyCall:
         if out is not None:
             self._check_apart((address, *weights), out.data.ptr)
         if stream is None and self._current_device() == self._index:
-            return self._run(address, weights, down, out, self._current_stream().ptr)
+            return self._run(self, address, weights, down, out, self._current_stream().ptr)
         with arrays.on_stream(self._device, stream) as handle:
-            return self._run(address, weights, down, out, handle)
+            return self._run(self, address, weights, down, out, handle)
 
     def _quickly(self) -> Call:
         """What few tokens take: two kernels on the current stream, new arrays in one allocation.
 
-        All it needs is at hand, for it takes as long as the kernels.
+        All it needs is at hand, for it takes as long as the kernels. The memory is used again once
+        the last result and all that shares its memory are gone, by work on the same stream under
+        the same allocator; so CuPy's pool would do, in three times the time.
         """
-        otherwise, check_process, index = self._in_general, self._check_process, self._index
+        check_process, index = self._check_process, self._index
         current_device, current_stream = self._current_device, self._current_stream
         allocate, new_array, shape, lock = self._allocate, self._array, self._shape, self._lock
         launch_first, launch_second = self._first.launch, self._second.launch
+        current_allocator, references = arrays.cupy_module().cuda.get_allocator, sys.getrefcount
         result_bytes = math.prod(shape) * BFLOAT16.itemsize
         behind = -(-result_bytes // _ALIGNMENT) * _ALIGNMENT
         both = behind + self._hidden_bytes
+        memory: Any = None
+        allocator: Any = None
+        of_stream = -1
+        target = hidden = unused = unshared = 0
 
-        def call(x: Any, weights: Addresses, down: Any, out: Any, stream: Any) -> Any:
+        def call(
+            ready: ReadyCall, x: Any, weights: Addresses, down: Any, out: Any, stream: Any
+        ) -> Any:
+            nonlocal memory, allocator, of_stream, target, hidden, unused, unshared
             if out is not None or stream is not None or current_device() != index:
-                return otherwise(x, weights, down, out, stream)
+                return ready._in_general(x, weights, down, out, stream)
             check_process()
             handle = current_stream().ptr
-            memory = allocate(both)
-            out = new_array(shape, memory)
-            target = memory.ptr
-            hidden = target + behind
             gate, up, projection = weights
             with lock:
+                if (
+                    of_stream != handle
+                    or current_allocator() is not allocator
+                    or references(memory) != unused
+                    or references(memory.mem) != unshared
+                ):
+                    memory, of_stream = None, -1  # in case of an error
+                    memory = allocate(both)
+                    allocator, of_stream, target = current_allocator(), handle, memory.ptr
+                    hidden = target + behind
+                    unused, unshared = references(memory), references(memory.mem)
+                out = new_array(shape, memory)
                 launch_first((x.data.ptr, gate, up, hidden), handle)
                 launch_second((hidden, projection, projection, target), handle)
             return out

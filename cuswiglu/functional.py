@@ -126,7 +126,7 @@ def _call(
     ready = None if key is None else _ready.get(key)
     if ready is not None:
         weights, last = calls.addresses(gate, up, *down), down[0] if down else None
-        result = ready.call(taken, weights, last, target, stream)
+        result = ready.call(ready, taken, weights, last, target, stream)
     else:
         view = arrays.view("x", taken)
         gate_up = problem.gate_up(gate, up, stream)
@@ -179,7 +179,7 @@ def first_call(
             if key is not None:
                 ready.put(key, made)
             weights = calls.addresses_of(gate_up, down)
-            return made.call(x.array, weights, down and down.array, result.array, stream)
+            return made.call(made, x.array, weights, down and down.array, result.array, stream)
         if out is None:
             result = arrays.view("out", arrays.empty(shape, x.device))
             target = arrays.matrix(result, writing=True)

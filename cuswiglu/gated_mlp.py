@@ -121,7 +121,7 @@ class GatedMLP:
             kind = calls.kind(x)
             ready = None if kind is None else self._ready.get(kind)
             if ready is not None:
-                return ready.call(x, self._addresses, self._down.array, None, stream)
+                return ready.call(ready, x, self._addresses, self._down.array, None, stream)
         return self._call(x, out, stream, like)
 
     def _call(self, x: Any, out: Any, stream: Any, like: str | None) -> Any:
@@ -134,7 +134,7 @@ class GatedMLP:
             key = _key(taken, target)
         ready = None if key is None else self._ready.get(key)
         if ready is not None:
-            result = ready.call(taken, self._addresses, self._down.array, target, stream)
+            result = ready.call(ready, taken, self._addresses, self._down.array, target, stream)
         else:
             result = functional.first_call(
                 arrays.view("x", taken),

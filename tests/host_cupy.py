@@ -152,6 +152,7 @@ class HostCuPy:
             Stream=type("Stream", (Stream,), {"host": self, "from_external": external}),
             get_current_stream=self._stream,
             alloc=self._alloc,
+            get_allocator=lambda: self._allocator,
             using_allocator=self._using_allocator,
             MemoryPointer=cupy.cuda.MemoryPointer,
             UnownedMemory=cupy.cuda.UnownedMemory,

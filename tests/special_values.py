@@ -86,7 +86,7 @@ def assert_product(found, x, weight):
 def assert_swiglu(found, x, gate, up, *, sums_flushed=False):
     """silu(x @ gate) * (x @ up), rounded once, where it is defined.
 
-    `sums_flushed`: as by cuBLAS, a sum that is subnormal may have become zero.
+    `sums_flushed`: as by cuBLAS, products and partial sums that are subnormal may become zero.
     """
     (gates, gate_room), (ups, up_room) = _sums(x, gate), _sums(x, up)
     with np.errstate(all="ignore"):
@@ -96,9 +96,10 @@ def assert_swiglu(found, x, gate, up, *, sums_flushed=False):
     # Times infinity, what is flushed and what is not differ by everything.
     flushed = (gates < -87) & (gates > -105) & np.isinf(ups)
     if sums_flushed:
-        flushed |= (np.abs(gates) < SMALLEST_NORMAL) & np.isinf(ups)
-        flushed |= (np.abs(ups) < SMALLEST_NORMAL) & np.isinf(gates)
-        room = room + SMALLEST_NORMAL * (np.abs(ups) + np.abs(silu))
+        lost = x.shape[1] * SMALLEST_NORMAL
+        flushed |= (np.abs(gates) < lost) & np.isinf(ups)
+        flushed |= (np.abs(ups) < lost) & np.isinf(gates)
+        room = room + lost * (np.abs(ups) + np.abs(silu))
     largest = np.maximum(np.maximum(np.abs(gates), np.abs(ups)), np.abs(expected))
     _assert_same(
         np.where(flushed, np.float32(0), found.astype(np.float32)),

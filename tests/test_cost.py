@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 from compiled import GATED, PLAIN, made_up, name_of
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from problems import plain_problem, problem
 
-from cuswiglu import columns, cost, driver
+from cuswiglu import columns, cost, decode, driver
 from cuswiglu.cost import LAUNCH_US, Rates, analytic_rates, estimate, waves
 
 SMS = 132
@@ -106,14 +107,25 @@ def test_more_of_k_never_costs_less(kernel):
 @BY_KERNEL
 def test_a_part_of_a_step_of_k_costs_a_whole_one(kernel):
     step = kernel.block_k
-    times = [us(kernel, 1000, 1000, k) for k in (step + 8, 2 * step, 2 * step + 8)]
-    assert times[0] == times[1] < times[2]
+    # So many rows that loading the weights counts for nothing.
+    times = [us(kernel, 100_000, 1000, k) for k in (step + 8, 2 * step, 2 * step + 8)]
+    assert times[0] == pytest.approx(times[1], rel=1e-6)
+    assert times[2] > 1.1 * times[1]
 
 
 def test_a_measured_rate_is_used_where_there_is_one():
     rates = {NARROWING.name: Rates(step_us=0.5, tile_us=2.0)}
     m, n, k = of_rows(1), 96 * 3 * RESIDENT, 10 * NARROWING.block_k
-    assert us(NARROWING, m, n, k, rates) == pytest.approx(LAUNCH_US + 3 * (10 * 0.5 + 2.0))
+    loads = decode.loads_us(dataclasses.replace(PROBLEM, n=n, k=k), SMS)
+    expected = LAUNCH_US + math.hypot(3 * (10 * 0.5 + 2.0), loads)
+    assert us(NARROWING, m, n, k, rates) == pytest.approx(expected)
+
+
+@BY_KERNEL
+def test_no_kernel_is_faster_than_the_weights_can_be_loaded(kernel):
+    n, k = 18944, 3584
+    weights = 2 * n * k * (2 if kernel.gated else 1)  # bytes
+    assert us(kernel, 1, n, k) > weights / (SMS * decode.RATE)
 
 
 def test_the_rates_of_another_instance_change_nothing():

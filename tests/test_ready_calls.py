@@ -15,7 +15,7 @@ from host_arrays import poisoned
 from problems import weight
 
 import cuswiglu
-from cuswiglu import GatedMLP, calls, gated_mlp
+from cuswiglu import GatedMLP, gated_mlp
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
 
@@ -206,35 +206,6 @@ def test_a_down_projection_on_the_portable_path_gets_matrices_in_later_calls_too
         assert down is arguments["w_down"]
         assert (rows.shape, rows.data.ptr) == ((6, K_OUT), result.data.ptr)
         assert result.shape == (2, 3, K_OUT)
-
-
-# The intermediate
-
-
-@pytest.fixture
-def allocated(gpu):
-    """Sizes of the allocations that are no arrays."""
-    sizes, allocate = [], gpu.cupy.cuda.alloc
-    gpu.cupy.cuda.alloc = lambda size: sizes.append(size) or allocate(size)
-    return sizes
-
-
-@pytest.mark.parametrize("given", [False, True], ids=["new result", "out given"])
-@pytest.mark.parametrize("joined", [False, True], ids=["large", "small"])
-def test_the_intermediate_lies_apart_from_the_result(gpu, allocated, monkeypatch, joined, given):
-    monkeypatch.setattr(calls, "JOINED_BYTES", 2 * M * N if joined else 2 * M * N - 1)
-    arguments = on_gpu("mlp")
-    out = arguments.pop("out")
-    result = call("mlp", **arguments, out=out if given else None)
-    hidden = gpu.driver.launches[0].addresses[3]
-    assert gpu.driver.launches[1].addresses[0] == hidden
-    assert hidden % 16 == 0
-    address, size = result.data.ptr, 2 * M * K_OUT
-    assert hidden + 2 * M * N <= address or address + size <= hidden
-    if joined and not given:
-        assert allocated == [hidden - address + 2 * M * N]
-    else:
-        assert allocated == [2 * M * N]
 
 
 # Bounds and threads
