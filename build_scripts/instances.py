@@ -133,6 +133,11 @@ class Instance:
         """How many CTAs of a cluster load a part of each weight; two load one of a pair each."""
         return 1 if self.family == "dual" and self.cluster_m == 2 else self.cluster_m
 
+    def fitted(self, major: str) -> bool:
+        """Whether boxes of weights have just the columns of a launch's widest tiles."""
+        whole = self.family == "dual" and self.slices == 1
+        return whole and major == "k" and self.narrowing(major) > 0
+
     @property
     def stage_bytes(self) -> int:
         return (self.block_m + self.columns) * BLOCK_K * ELEMENT_BYTES
@@ -164,7 +169,7 @@ class Instance:
     def boxes(self) -> dict[str, list[int]]:
         """TMA boxes as [contiguous elements, rows, bytes of swizzle span (16: none)].
 
-        In a cluster, one CTA's multicast slice.
+        In a cluster, one CTA's multicast slice. Of `fitted` weights, the most rows of a box.
         """
         boxes = {
             "x": [BLOCK_K, self.block_m, 128],
@@ -188,6 +193,7 @@ class Instance:
             "raster_rows": self.raster_rows,
             "widths": {major: self.widths(major) for major in self.majors},
             "boxes": self.boxes,
+            "fitted_boxes": [major for major in self.majors if self.fitted(major)],
         }
 
     def mma_widths(self) -> set[int]:
@@ -221,6 +227,7 @@ class Instance:
                 self.widths(major)[-1],
                 self.shared_bytes,
                 self.box_n,
+                str(self.fitted(major)).lower(),
             )
             lines.append(f"CUSWIGLU_ENTRY({', '.join(map(str, arguments))})")
         return "\n".join(lines) + "\n"

@@ -142,7 +142,7 @@ def _tiles(kernel: Variant, problem: Problem, choice: Choice, resident: Resident
     at_once = resident.clusters(kernel.cluster_m, kernel.shared_bytes)
     columns = kernel.columns(problem.m, problem.n, problem.major, at_once)
     rows = kernel.rows(problem.m)
-    weight = kernel.box(f"weight_{problem.major}")
+    weight = kernel.weight_box(problem.major, columns)
     return _Shape(
         columns=columns,
         rows=rows,

@@ -13,7 +13,7 @@ from .columns import Columns
 from .problem import Problem
 
 CUBINS = Path(__file__).parent / "cubins"
-MANIFEST_FORMAT = 3
+MANIFEST_FORMAT = 4
 #: Families for few tokens, of gate and up and of one weight.
 DECODE_FAMILIES = ("decode", "decode-plain")
 SHARED_BYTES = 227 << 10  # of an SM, for one CTA
@@ -131,6 +131,8 @@ class TileVariant(Variant):
         Weight layout -> widths that a column of tiles can have, `block_n` first.
     boxes : tuple of (str, (int, int, int))
         TMA box of each operand, as (contiguous elements, rows, bytes of swizzle span).
+    fitted_boxes : tuple of str
+        Weight layouts whose boxes have just the rows of a launch's widest tiles.
     """
 
     schedule: str
@@ -142,6 +144,7 @@ class TileVariant(Variant):
     raster_rows: int
     widths: tuple[tuple[str, tuple[int, ...]], ...]
     boxes: tuple[tuple[str, tuple[int, int, int]], ...]
+    fitted_boxes: tuple[str, ...]
 
     @property
     def most_shared(self) -> int:
@@ -153,6 +156,11 @@ class TileVariant(Variant):
 
     def box(self, operand: str) -> tuple[int, int, int]:
         return dict(self.boxes)[operand]
+
+    def weight_box(self, major: str, columns: Columns) -> tuple[int, int, int]:
+        """The TMA box of a weight, in a launch whose result is cut so."""
+        contiguous, rows, span = self.box(f"weight_{major}")
+        return contiguous, columns.wide_width if major in self.fitted_boxes else rows, span
 
     def rows(self, m: int) -> int:
         """Rows of clusters that cover M."""
@@ -217,6 +225,7 @@ def _parse(row: dict[str, Any], folder: Path) -> Variant:
         **{field: row[field] for field in own.split()},
         widths=tuple((major, tuple(widths)) for major, widths in row["widths"].items()),
         boxes=tuple((operand, (box[0], box[1], box[2])) for operand, box in row["boxes"].items()),
+        fitted_boxes=tuple(row["fitted_boxes"]),
     )
 
 

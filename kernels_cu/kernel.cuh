@@ -81,7 +81,8 @@ struct Kernel {
     ClusterCoord const cluster = scheduler.coord(number);
     int const peer = Traits::kClusterM > 1 ? int(cute::block_rank_in_cluster()) : 0;
     int const m = (cluster.row * Traits::kClusterM + peer) * Traits::kBlockM;
-    return {m, cluster.column, cluster.width};
+    int const box = Traits::kFittedBoxes ? scheduler.wide_width : Traits::kBlockN;
+    return {m, cluster.column, cluster.width, box};
   }
 
   // Named barriers wake faster than those in shared memory: the turn changes once a tile, and the
@@ -265,16 +266,18 @@ struct Kernel {
 }  // namespace cuswiglu
 
 // One instance: an entry point with separate descriptors and integers, so that the caller packs
-// plain values and never a C++ structure whose size depends on the compiler. SHARED_BYTES and BOX_N
-// are what the build wrote into the manifest for the launch. A plain kernel ignores tma_second.
+// plain values and never a C++ structure whose size depends on the compiler. SHARED_BYTES, BOX_N
+// and FITTED are what the build wrote into the manifest for the launch. A plain kernel ignores
+// tma_second.
 #define CUSWIGLU_ENTRY(NAME, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, STAGES, OUT_STAGES,   \
-                       MAJOR, PACKING, NARROWING, NARROWEST, SHARED_BYTES, BOX_N)                 \
+                       MAJOR, PACKING, NARROWING, NARROWEST, SHARED_BYTES, BOX_N, FITTED)         \
   using NAME##_traits =                                                                           \
       cuswiglu::Traits<cuswiglu::Family::FAMILY, cuswiglu::Schedule::SCHEDULE, BLOCK_M, BLOCK_N,  \
                        CLUSTER_M, STAGES, OUT_STAGES, cuswiglu::Major::MAJOR, PACKING,            \
                        NARROWING, NARROWEST>;                                                     \
   static_assert(sizeof(NAME##_traits::SharedStorage) == SHARED_BYTES, "manifest: shared memory"); \
   static_assert(NAME##_traits::kBoxN == BOX_N, "manifest: TMA boxes");                            \
+  static_assert(NAME##_traits::kFittedBoxes == FITTED, "manifest: TMA boxes");                    \
   extern "C" __global__ void __launch_bounds__(NAME##_traits::kThreads, 1)                        \
       NAME(__grid_constant__ cute::TmaDescriptor const tma_x,                                     \
            __grid_constant__ cute::TmaDescriptor const tma_first,                                 \

@@ -11,11 +11,13 @@
 
 namespace cuswiglu {
 
-// A CTA's tile of the result: its first row and column, and its width.
+// A CTA's tile of the result: its first row and column, its width, and the columns of its boxes of
+// one weight, at least as many.
 struct TileCoord {
   int m;
   int n;
   int width;
+  int box;
 };
 
 // The TMA descriptors of the inputs, which stay in the kernel's arguments.
@@ -67,13 +69,14 @@ struct Mainloop {
                                          Load load) {
     if constexpr (Traits::kWeights == 2) {
       // A narrower tile's gate ends where its room in the stage does (Traits::Width).
-      int const gate_n = tile.n - (Traits::kBlockN - tile.width);
+      int const gate_n = tile.n - (tile.box - tile.width);
+      int const gate_offset = (Traits::kBlockN - tile.box) * Traits::kBlockK;
       constexpr int kUpOffset = Traits::kWeightN * Traits::kBlockK;
       if constexpr (Traits::kWeightEach) {
         bool const up = cute::block_rank_in_cluster() != 0;
-        load(up ? maps.second : maps.first, up ? kUpOffset : 0, up ? tile.n : gate_n);
+        load(up ? maps.second : maps.first, up ? kUpOffset : gate_offset, up ? tile.n : gate_n);
       } else {
-        load(maps.first, 0, gate_n);
+        load(maps.first, gate_offset, gate_n);
         load(maps.second, kUpOffset, tile.n);
       }
     } else {
@@ -92,6 +95,11 @@ struct Mainloop {
         load_box<(Traits::kClusterM > 1)>(tma, full, b + start + offset, inner, outer);
       });
     });
+  }
+
+  CUTLASS_DEVICE static int stage_bytes(TileCoord tile) {
+    int const columns = Traits::kFittedBoxes ? 2 * tile.box : Traits::kColumns;
+    return (Traits::kBlockM + columns) * Traits::kBlockK * int(sizeof(Element));
   }
 
   CUTLASS_DEVICE static void load_x(SharedStorage& smem, int stage, TileCoord tile, int k,
@@ -113,7 +121,7 @@ struct Mainloop {
           --armed;
         } else {
           smem.empty[stage].wait(write.phase());
-          smem.full[stage].arrive_and_expect_tx(Traits::kStageBytes);
+          smem.full[stage].arrive_and_expect_tx(stage_bytes(tile));
           load_weights(smem, stage, tile, k, pass, maps);
         }
         load_x(smem, stage, tile, k, maps);
@@ -128,7 +136,7 @@ struct Mainloop {
     int const ahead = k_tiles < Traits::kStages ? k_tiles : Traits::kStages;
     CUTLASS_PRAGMA_NO_UNROLL
     for (int stage = 0; stage < ahead; ++stage) {
-      smem.full[stage].arrive_and_expect_tx(Traits::kStageBytes);
+      smem.full[stage].arrive_and_expect_tx(stage_bytes(tile));
       load_weights(smem, stage, tile, stage * Traits::kBlockK, 0, maps);
     }
     return ahead;

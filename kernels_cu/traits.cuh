@@ -79,6 +79,9 @@ struct Traits {
   static constexpr int kSlices = kWeightEach ? 1 : kClusterM;
   static_assert(kWeightN / kSlices % 8 == 0, "a multicast slice is whole swizzle atoms");
   static_assert(kMajorB == Major::K || kBlockN % 32 == 0, "N-major boxes are 64 or 32 wide");
+  // Whether TMA boxes of weights have just the columns of a launch's widest tiles.
+  static constexpr bool kFittedBoxes =
+      kWeights == 2 && kSlices == 1 && kNarrowing > 0 && kMajorB == Major::K;
 
   // Columns of a TMA box of N-major weights: a swizzle's span.
   static constexpr int kBoxN = kBlockN % 64 == 0 ? 64 : kBlockN % 32 == 0 ? 32 : kBlockN;
@@ -127,8 +130,6 @@ struct Traits {
   static constexpr int kStageElementsB = kColumns * kBlockK;
   using SmemLayoutOut = decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW64_Atom<Element>{},
                                                      Shape<Int<kMmaM>, Int<kOutBoxN>>{}));
-
-  static constexpr int kStageBytes = (kBlockM + kColumns) * kBlockK * int(sizeof(Element));
 
   struct SharedStorage {
     alignas(1024) Element a[cute::cosize_v<SmemLayoutA>];

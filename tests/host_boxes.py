@@ -154,6 +154,7 @@ struct Mainloop {
 %(weight_boxes)s
 %(each_weight)s
 %(load_weights)s
+%(stage_bytes)s
 %(load_x)s
 };
 
@@ -210,13 +211,15 @@ int code_width(int width) {
 }
 
 template <class Traits>
-int loads(int m, int n, int width, int k, int pass, int stage, int peer, int room, int* boxes) {
+int loads(int m, int n, int width, int box, int k, int pass, int stage, int peer, int room,
+          int* boxes) {
   using Loop = Mainloop<Traits>;
   cute::TmaDescriptor const x{0}, first{1}, second{2};
   InputMaps const maps{x, first, second};
   cute::peer = unsigned(peer);
-  Loop::load_weights(Loop::smem, stage, {m, n, width}, k, pass, maps);
-  Loop::load_x(Loop::smem, stage, {m, n, width}, k, maps);
+  TileCoord const tile{m, n, width, box};
+  Loop::load_weights(Loop::smem, stage, tile, k, pass, maps);
+  Loop::load_x(Loop::smem, stage, tile, k, maps);
   return take(6, room, boxes);
 }
 
@@ -263,6 +266,7 @@ def _parts() -> dict[str, str]:
         "weight_boxes": extract("mainloop.cuh", r"template <class Box>"),
         "each_weight": extract("mainloop.cuh", r"template <class Load>"),
         "load_weights": extract("mainloop.cuh", r"CUTLASS_DEVICE static void load_weights\("),
+        "stage_bytes": extract("mainloop.cuh", r"CUTLASS_DEVICE static int stage_bytes\("),
         "load_x": extract("mainloop.cuh", r"CUTLASS_DEVICE static void load_x\("),
         "store": extract("epilogue.cuh", r"template <int kWidth, class Combine>"),
         "pair_constants": _constants(
@@ -307,10 +311,10 @@ class HostBoxes:
                 source += _entries(instance, major)
         self._library = compiled(folder, "boxes", "\n".join(source))
 
-    def loads(self, instance, major, m, n, width, k=0, *, step_pass=0, stage=0, peer=0):
-        """What one CTA loads of a step of K for the tile at (m, n)."""
+    def loads(self, instance, major, m, n, width, box, k=0, *, step_pass=0, stage=0, peer=0):
+        """What one CTA loads of a step of K for the tile at (m, n), `box` columns at a time."""
         function = getattr(self._library, f"loads_{instance.entry(major)}")
-        arguments = (m, n, width, k, step_pass, stage, peer)
+        arguments = (m, n, width, box, k, step_pass, stage, peer)
         return [Load(*map(int, row)) for row in rows_written(function, arguments, 6, 64)]
 
     def stores(self, instance, major, width, row, column):
@@ -318,9 +322,9 @@ class HostBoxes:
         function = getattr(self._library, f"stores_{instance.entry(major)}_{width}")
         return [Store(*map(int, row)) for row in rows_written(function, (row, column), 4, 64)]
 
-    def stage_bytes(self, instance, major):
+    def stage_bytes(self, instance, major, box):
         """What the barrier of a stage waits for."""
-        return getattr(self._library, f"stage_bytes_{instance.entry(major)}")()
+        return getattr(self._library, f"stage_bytes_{instance.entry(major)}")(box)
 
     def code_width(self, instance, major, width):
         """The width of the code path that computes tiles of this width."""
@@ -344,10 +348,13 @@ def _entries(instance: Instance, major: str) -> list[str]:
     traits = f"{entry}_traits"
     lines = [
         f"using {traits} = cuswiglu::Traits<{', '.join(map(str, arguments))}>;",
-        _function(f"loads_{entry}", f"cuswiglu::loads<{traits}>", "m n width k pass stage peer"),
+        _function(
+            f"loads_{entry}", f"cuswiglu::loads<{traits}>", "m n width box k pass stage peer"
+        ),
         f'extern "C" int code_width_{entry}(int width) {{',
         f"  return cuswiglu::code_width<{traits}>(width);\n}}",
-        f'extern "C" int stage_bytes_{entry}() {{ return {traits}::kStageBytes; }}',
+        f'extern "C" int stage_bytes_{entry}(int box) {{',
+        f"  return cuswiglu::Mainloop<{traits}>::stage_bytes({{0, 0, box, box}});\n}}",
     ]
     for width in instance.widths(major):
         name = f"{entry}_{width}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 
 import pytest
 from fake_driver import FakeDriver, Result, run_in_threads
+from processes import printed
 
 from cuswiglu import driver as driver_module
 from cuswiglu.driver import Driver, DriverError, _Process, check
@@ -88,17 +88,22 @@ def test_a_device_is_described_by_the_driver():
     assert Driver(fake).device_info(0) == DeviceInfo("NVIDIA A100", (8, 0), 108, "12.9")
 
 
-def test_a_real_child_is_refused(fake):
-    driver = Driver(fake)
-    child = os.fork()
-    if child == 0:
+def test_a_real_child_is_refused_and_its_parent_is_not():
+    code = """
+        import os, sys
+        sys.path.insert(0, "tests")
+        from fake_driver import FakeDriver
+        from cuswiglu.driver import Driver, DriverError
+
+        driver = Driver(FakeDriver())
+        child = os.fork()
         try:
             driver.check_process()
         except DriverError:
-            os._exit(0)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    driver.check_process()
+            os._exit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert printed(code) == "7"
 
 
 @pytest.mark.parametrize("use", [load, functools.partial(Driver.device_info, index=0)])

@@ -42,6 +42,25 @@ BY_WIDTH = pytest.mark.parametrize(
 )
 
 
+def boxes_for(instance, major, width):
+    """Columns that boxes of weights can have in a launch that has tiles of this width."""
+    if not instance.fitted(major):
+        return [instance.block_n]
+    return [widest for widest in instance.widths(major) if widest >= width]
+
+
+BY_BOX = pytest.mark.parametrize(
+    ("instance", "major", "width", "box"),
+    [
+        pytest.param(i, major, width, box, id=f"{i.entry(major)}-{width}-{box}")
+        for i in TABLE
+        for major in i.majors
+        for width in i.widths(major)
+        for box in boxes_for(i, major, width)
+    ],
+)
+
+
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory):
     return HostScheduler(tmp_path_factory.mktemp("scheduler"), SHAPES)
@@ -183,33 +202,36 @@ def test_a_launch_stores_every_element_from_its_own_tile(boxes, scheduler, insta
 M0, N0, K0 = 512, 960, 3 * BLOCK_K
 
 
-def loaded(boxes, instance, major, width, step_pass):
+def loaded(boxes, instance, major, width, box, step_pass):
     """The weights of one stage of each CTA: arrays of (operand, N, K) at (column, step of K).
 
-    What is written twice is -1, and what never is -99.
+    What is written twice is -1, and what never is -99: boxes may have fewer columns than there is
+    room for.
     """
     inner_extent, outer_extent, _ = instance.boxes[f"weight_{major}"]
+    if instance.fitted(major):
+        outer_extent = box
     shape = (instance.cluster_m, instance.columns, BLOCK_K, 3)
     stages = np.full(shape, -99)
     for peer in range(instance.cluster_m):
         found = boxes.loads(
-            instance, major, M0, N0, width, K0, step_pass=step_pass, stage=1, peer=peer
+            instance, major, M0, N0, width, box, K0, step_pass=step_pass, stage=1, peer=peer
         )
-        for box in (box for box in found if box.operand):
-            assert box.stage == 1
-            offset = box.offset - instance.columns * BLOCK_K
+        for part in (part for part in found if part.operand):
+            assert part.stage == 1
+            offset = part.offset - instance.columns * BLOCK_K
             inner, outer = np.meshgrid(range(inner_extent), range(outer_extent), indexing="ij")
             if major == "n":  # one box_n columns wide behind the other, rows along N
                 block, rest = divmod(offset, instance.box_n * BLOCK_K)
                 at = block * instance.box_n + inner, rest // instance.box_n + outer
-                source = box.inner + inner, box.outer + outer
+                source = part.inner + inner, part.outer + outer
             else:
                 at = offset // BLOCK_K + outer, inner
-                source = box.outer + outer, box.inner + inner
-            for stage in stages if box.multicast else stages[peer : peer + 1]:
+                source = part.outer + outer, part.inner + inner
+            for stage in stages if part.multicast else stages[peer : peer + 1]:
                 again = stage[at] != -99
                 stage[at] = np.where(
-                    again, -1, np.stack([np.full_like(inner, box.operand), *source], axis=-1)
+                    again, -1, np.stack([np.full_like(inner, part.operand), *source], axis=-1)
                 )
     return stages
 
@@ -220,10 +242,10 @@ def read(boxes, instance, major, width, stage):
     return stage[first : first + width * instance.columns // instance.block_n]
 
 
-@BY_WIDTH
-def test_products_read_the_columns_of_their_tile(boxes, instance, major, width):
+@BY_BOX
+def test_products_read_the_columns_of_their_tile(boxes, instance, major, width, box):
     for step_pass in range(2 if instance.family.startswith("sync") else 1):
-        for stage in loaded(boxes, instance, major, width, step_pass):
+        for stage in loaded(boxes, instance, major, width, box, step_pass):
             found = read(boxes, instance, major, width, stage)
             columns = list(range(N0, N0 + width))
             if instance.family == "dual":  # gate beside up
@@ -237,19 +259,24 @@ def test_products_read_the_columns_of_their_tile(boxes, instance, major, width):
                 assert (found[:, step, 2] == K0 + step).all()
 
 
-@BY_WIDTH
-def test_a_stage_is_loaded_once_and_its_barrier_waits_for_all_of_it(boxes, instance, major, width):
-    stages = loaded(boxes, instance, major, width, 0)
-    assert (stages[..., 0] > 0).all()
+@BY_BOX
+def test_a_stage_is_loaded_once_and_its_barrier_waits_for_all_of_it(
+    boxes, instance, major, width, box
+):
+    stages = loaded(boxes, instance, major, width, box, 0)
+    assert (stages[..., 0] != -1).all()
     x_elements = instance.block_m * BLOCK_K
-    weight_elements = stages[0, ..., 0].size
-    assert boxes.stage_bytes(instance, major) == 2 * (x_elements + weight_elements)
-    assert boxes.stage_bytes(instance, major) == instance.stage_bytes
+    for stage in stages:
+        weight_elements = (stage[..., 0] > 0).sum()
+        assert boxes.stage_bytes(instance, major, box) == 2 * (x_elements + weight_elements)
+    room = instance.block_n - box
+    assert boxes.stage_bytes(instance, major, box) == instance.stage_bytes - 4 * room * BLOCK_K
 
 
 @BY_ENTRY
 def test_x_is_one_box_of_the_ctas_own_rows(boxes, instance, major):
-    found = boxes.loads(instance, major, M0, N0, instance.block_n, K0, stage=1)
+    widest = instance.block_n
+    found = boxes.loads(instance, major, M0, N0, widest, widest, K0, stage=1)
     (x,) = (box for box in found if box.operand == 0)
     assert (x.inner, x.outer) == (K0, M0)
     assert (x.multicast, x.stage, x.offset) == (0, 1, instance.block_m * BLOCK_K)
@@ -258,9 +285,10 @@ def test_x_is_one_box_of_the_ctas_own_rows(boxes, instance, major):
 
 @BY_ENTRY
 def test_weights_go_to_every_cta_of_a_cluster_and_each_loads_as_much(boxes, instance, major):
+    widest = instance.block_n
     counts = set()
     for peer in range(instance.cluster_m):
-        found = boxes.loads(instance, major, M0, N0, instance.block_n, K0, peer=peer)
+        found = boxes.loads(instance, major, M0, N0, widest, widest, K0, peer=peer)
         weights = [box for box in found if box.operand]
         assert all(box.multicast == (instance.cluster_m > 1) for box in weights)
         counts.add(len(weights))
@@ -277,6 +305,7 @@ def test_weights_go_to_every_cta_of_a_cluster_and_each_loads_as_much(boxes, inst
     ],
 )
 def test_of_two_ctas_with_gate_and_up_one_loads_gate_and_the_other_up(boxes, instance, major):
+    widest = instance.block_n
     for peer in range(2):
-        found = boxes.loads(instance, major, M0, N0, instance.block_n, K0, peer=peer)
+        found = boxes.loads(instance, major, M0, N0, widest, widest, K0, peer=peer)
         assert {box.operand for box in found} == {0, 1 + peer}
