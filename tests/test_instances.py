@@ -99,6 +99,7 @@ def test_the_source_has_one_entry_per_weight_layout(instance):
         assert entry.pop("PACKING") == str(PACKINGS.get(major, 0))
         assert entry.pop("NARROWING") == str(instance.narrowing(major))
         assert entry.pop("NARROWEST") == str(instance.widths(major)[-1])
+        assert entry.pop("FITTED") == str(instance.fitted(major)).lower()
         assert entry.pop("FAMILY") == FAMILIES[instance.family]
         assert entry.pop("SCHEDULE") == instance.schedule.capitalize()
         assert {"BLOCK_M", "BLOCK_N", "CLUSTER_M", "STAGES"} <= set(entry)
