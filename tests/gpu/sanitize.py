@@ -1,7 +1,7 @@
 """compute-sanitizer over every compiled instance: `python -m tests.gpu.sanitize`.
 
-A line for each tool and family; the exit status is 1 if anything is found. It takes the better part
-of an hour: `--tool` and `--family` choose.
+A line for each tool and family; the exit status is 1 if anything is found. It takes two minutes;
+`--tool` and `--family` choose.
 """
 
 from __future__ import annotations
