@@ -38,12 +38,13 @@
 
 namespace cuswiglu::decode {
 
-template <class Traits, class Activation>
+template <class Traits>
 struct Kernel {
   using Element = typename Traits::Element;
   using Cta = Cta<Traits>;
   using Loop = Mainloop<Traits>;
   using Store = Epilogue<Traits>;
+  using Asked = Gating<typename Traits::Element>;
 
   CUTLASS_DEVICE static void init_barriers(Cta const& cta) {
     if (threadIdx.x == 0) {
@@ -64,11 +65,37 @@ struct Kernel {
     }
   }
 
+  // A thread's sums of column n of the result: gate's and up's, or two parts of one, whose bias the
+  // first of the ranks adds.
+  template <class One, class Other>
+  CUTLASS_DEVICE static void join(Asked const& asked, int n, int columns, int rank, One one,
+                                  Other other) {
+    constexpr int kTokens = Traits::kRowTokens;
+    if constexpr (!Traits::kGated) {
+      float const bias = rank == 0 ? bias_of(asked.bias_first, n, columns) : 0.0f;
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < kTokens; ++i) one(i) = one(i) + other(i) + bias;
+    } else if (asked.only_silu()) {
+      SiLU silu;
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < kTokens; ++i) one(i) = silu(one(i)) * other(i);
+    } else {
+      float const of_gate = bias_of(asked.bias_first, n, columns);
+      float const of_up = bias_of(asked.bias_second, n, columns);
+      Up const through(asked.activation, asked.limit);
+      Gate const gate(asked.activation, asked.alpha, asked.limit);
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < kTokens; ++i) {
+        one(i) = gate(one(i) + of_gate) * through(other(i) + of_up);
+      }
+    }
+  }
+
   // kBoth: tiles have more than 64 rows.
   template <bool kBoth>
-  CUTLASS_DEVICE static void consume(Cta const& cta, Arguments const& args, Element* out) {
+  CUTLASS_DEVICE static void consume(Cta const& cta, Arguments const& args, Element* out,
+                                     Asked const& asked) {
     int const warpgroup = cutlass::canonical_warp_group_idx();
-    Activation activation;
     Stage stage;
     uint32_t exchanges = 0;
     CUTLASS_PRAGMA_NO_UNROLL
@@ -90,23 +117,33 @@ struct Kernel {
           Store::store(to, row_of(half), [&](int i) { return get(half, i); });
         }
       };
+      // one(half, i) and other(half, i): a thread's sums. The first become the results.
+      auto finish = [&](auto halves, auto row_of, auto one, auto other) {
+        CUTLASS_PRAGMA_UNROLL
+        for (int half = 0; half < halves; ++half) {
+          join(asked, item.n + row_of(half), args.n, cta.rank,
+               [&](int i) -> float& { return one(half, i); },
+               [&](int i) { return other(half, i); });
+        }
+        write(halves, row_of, [&](int half, int i) { return one(half, i); });
+      };
       if constexpr (kBoth) {
-        write(Int<2>{}, [&](int half) { return warpgroup * Traits::kMmaRows + Store::row(half); },
-              [&](int half, int i) {
-          int const at = Store::accumulator(i, half);
-          return Traits::kGated ? activation(first(at)) * second(at) : first(at);
+        finish(Int<2>{}, [&](int half) { return warpgroup * Traits::kMmaRows + Store::row(half); },
+               [&](int half, int i) -> float& { return first(Store::accumulator(i, half)); },
+               [&](int half, int i) {
+          return Traits::kGated ? second(Store::accumulator(i, half)) : 0.0f;
         });
       } else {
         typename Store::Row one, other;
         Store::exchange(cta, warpgroup, first, one, other);
-        write(Int<1>{}, [&](int) { return Store::row(warpgroup); }, [&](int, int i) {
-          return Traits::kGated ? activation(one[i]) * other[i] : one[i] + other[i];
-        });
+        finish(Int<1>{}, [&](int) { return Store::row(warpgroup); },
+               [&](int, int i) -> float& { return one[i]; }, [&](int, int i) { return other[i]; });
       }
     }
   }
 
-  CUTLASS_DEVICE static void run(InputMaps const& maps, Element* out, Arguments const& args) {
+  CUTLASS_DEVICE static void run(InputMaps const& maps, Element* out, Arguments const& args,
+                                 Asked const& asked) {
     extern __shared__ __align__(1024) unsigned char smem[];
     Cta const cta(smem, args);
     bool const producer = cutlass::canonical_warp_idx_sync() == Traits::kConsumerThreads / 32;
@@ -119,9 +156,9 @@ struct Kernel {
     if (producer) {
       if (cute::elect_one_sync()) Loop::produce(cta, args, maps);
     } else if (args.rows > Traits::kMmaRows) {
-      consume<true>(cta, args, out);
+      consume<true>(cta, args, out, asked);
     } else {
-      consume<false>(cta, args, out);
+      consume<false>(cta, args, out, asked);
     }
   }
 };
@@ -141,9 +178,12 @@ struct Kernel {
   extern "C" __global__ void __launch_bounds__(NAME##_traits::kThreads, CTAS)                     \
       NAME(__grid_constant__ cute::TmaDescriptor const tma_x,                                     \
            __grid_constant__ cute::TmaDescriptor const tma_first,                                 \
-           __grid_constant__ cute::TmaDescriptor const tma_second, cutlass::bfloat16_t* out,      \
-           int m, int n, int k, long long out_stride, int rows, int stages, int weights_ahead) {  \
-    cuswiglu::decode::Kernel<NAME##_traits, cuswiglu::SiLU>::run(                                 \
+           __grid_constant__ cute::TmaDescriptor const tma_second, NAME##_traits::Element* out,   \
+           NAME##_traits::Element const* bias_first, NAME##_traits::Element const* bias_second,   \
+           int m, int n, int k, long long out_stride, int rows, int stages, int weights_ahead,    \
+           int activation, float alpha, float limit) {                                            \
+    cuswiglu::decode::Kernel<NAME##_traits>::run(                                                 \
         {tma_x, tma_first, tma_second}, out,                                                      \
-        {m, n, k, out_stride, rows, stages, weights_ahead});                                      \
+        {m, n, k, out_stride, rows, stages, weights_ahead},                                       \
+        {cuswiglu::Activation(activation), alpha, limit, bias_first, bias_second});               \
   }
