@@ -67,10 +67,10 @@ def manifest_row(instance: AnyInstance, source: str, built: Row) -> Row:
 def built_part(instance: AnyInstance, compiled: compiler.Compiled) -> Row:
     """The part of a manifest row that only the compiler knows."""
     entries = {}
-    for major in instance.majors:
-        found = compiled.resources[instance.entry(major)]
-        entries[major] = {
-            "name": instance.entry(major),
+    for key in instance.keys:
+        found = compiled.resources[instance.entry(key)]
+        entries[key] = {
+            "name": instance.entry(key),
             "registers": found.registers,
             "spill_bytes": found.spill_store_bytes + found.spill_load_bytes,
         }

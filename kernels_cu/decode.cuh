@@ -167,9 +167,10 @@ struct Kernel {
 
 // One instance; as in kernel.cuh, plain values are packed and never a C++ structure. CTAS of them
 // find registers on an SM; what is behind it is in the manifest for the launch.
-#define CUSWIGLU_DECODE_ENTRY(NAME, GATED, TOKENS, MAJOR, CTAS, THREADS, MMA_ROWS, MAX_STAGES,    \
-                              BARRIER_BYTES, CHUNK)                                               \
-  using NAME##_traits = cuswiglu::decode::Traits<GATED, TOKENS, cute::GMMA::Major::MAJOR>;        \
+#define CUSWIGLU_DECODE_ENTRY(NAME, ELEMENT, GATED, TOKENS, MAJOR, CTAS, THREADS, MMA_ROWS,       \
+                              MAX_STAGES, BARRIER_BYTES, CHUNK)                                   \
+  using NAME##_traits =                                                                           \
+      cuswiglu::decode::Traits<ELEMENT, GATED, TOKENS, cute::GMMA::Major::MAJOR>;                 \
   static_assert(NAME##_traits::kThreads == THREADS, "manifest: threads");                         \
   static_assert(NAME##_traits::kMmaRows == MMA_ROWS, "manifest: rows");                           \
   static_assert(NAME##_traits::kMaxStages == MAX_STAGES, "manifest: stages");                     \

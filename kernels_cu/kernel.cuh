@@ -286,11 +286,12 @@ struct Kernel {
 // plain values and never a C++ structure whose size depends on the compiler. SHARED_BYTES, BOX_N
 // and FITTED are what the build wrote into the manifest for the launch. A plain kernel ignores
 // tma_second.
-#define CUSWIGLU_ENTRY(NAME, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, STAGES, OUT_STAGES,   \
-                       MAJOR, PACKING, NARROWING, NARROWEST, SHARED_BYTES, BOX_N, FITTED)         \
+#define CUSWIGLU_ENTRY(NAME, ELEMENT, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, STAGES,      \
+                       OUT_STAGES, MAJOR, PACKING, NARROWING, NARROWEST, SHARED_BYTES, BOX_N,     \
+                       FITTED)                                                                    \
   using NAME##_traits =                                                                           \
-      cuswiglu::Traits<cuswiglu::Family::FAMILY, cuswiglu::Schedule::SCHEDULE, BLOCK_M, BLOCK_N,  \
-                       CLUSTER_M, STAGES, OUT_STAGES, cuswiglu::Major::MAJOR, PACKING,            \
+      cuswiglu::Traits<ELEMENT, cuswiglu::Family::FAMILY, cuswiglu::Schedule::SCHEDULE, BLOCK_M,  \
+                       BLOCK_N, CLUSTER_M, STAGES, OUT_STAGES, cuswiglu::Major::MAJOR, PACKING,   \
                        NARROWING, NARROWEST>;                                                     \
   static_assert(sizeof(NAME##_traits::SharedStorage) == SHARED_BYTES, "manifest: shared memory"); \
   static_assert(NAME##_traits::kBoxN == BOX_N, "manifest: TMA boxes");                            \
