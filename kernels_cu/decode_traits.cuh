@@ -24,8 +24,8 @@ struct Arguments {
   int weights_ahead;  // whether no kernel just ahead writes the weights
 };
 
-// Element: of all arrays. kTokens: columns of the MMA; more tokens are walked in tiles of so many. kMajor: how the weights
-// lie in memory.
+// Element: of all arrays, BF16 or FP16. kTokens: columns of the MMA; more tokens are walked in tiles
+// of so many. kMajor: how the weights lie in memory.
 template <class Element_, bool kGated_, int kTokens_, Major kMajor_>
 struct Traits {
   using Element = Element_;
