@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
+
+from .activations import SILU, Activation
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,16 @@ class Accuracy:
     within_ulp: float
 
 
-def mlp_reference(xp: Any, x: Any, gate: Any, up: Any, down: Any) -> Any:
+def mlp_reference(
+    xp: Any,
+    x: Any,
+    gate: Any,
+    up: Any,
+    down: Any,
+    *,
+    activation: Activation = SILU,
+    biases: Sequence[Any] = (),
+) -> Any:
     """The MLP in FP64, its intermediate rounded to BF16 as the contract says.
 
     Parameters
@@ -25,15 +37,23 @@ def mlp_reference(xp: Any, x: Any, gate: Any, up: Any, down: Any) -> Any:
     xp : module
         numpy or cupy, as the arrays are.
     x : (M, K); gate, up : (K, N); down : (N, K_out)
+    activation : Activation
+    biases : b_gate, b_up, b_down, or none
+        (N,), (N,) and (K_out,), or None.
 
     Returns
     -------
     (M, K_out) array of float64
     """
-    x64 = x.astype(xp.float64)
-    product = x64 @ gate.astype(xp.float64)
-    hidden = product / (1 + xp.exp(-product)) * (x64 @ up.astype(xp.float64))
-    return hidden.astype(ml_dtypes.bfloat16).astype(xp.float64) @ down.astype(xp.float64)
+    b_gate, b_up, b_down = biases or (None, None, None)
+    gates, ups = _product(xp, x, gate, b_gate), _product(xp, x, up, b_up)
+    hidden = activation(xp, gates, ups).astype(ml_dtypes.bfloat16)
+    return _product(xp, hidden, down, b_down)
+
+
+def _product(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
+    product = x.astype(xp.float64) @ weight.astype(xp.float64)
+    return product if bias is None else product + bias.astype(xp.float64)
 
 
 def ordered(xp: Any, bf16: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from . import arrays, calls, functional, interop, problem, select
+from . import activations, arrays, biases, calls, functional, interop, problem, select
+from .activations import ClampedSwiGLU
 from .cache import Cache
 from .calls import ReadyCall
 
@@ -28,7 +29,10 @@ class GatedMLP:
         BF16, as in `cuswiglu.asarray`, all on one device, each contiguous along either dimension.
         They are held, not copied. The current CuPy stream waits for other libraries' work on them;
         calls on other streams do not.
-    variant : str
+    b_gate, b_up : (N,) array, optional
+    b_down : (K_out,) array, optional
+        BF16, contiguous; held as the weights are.
+    activation, variant
         As in `cuswiglu.swiglu`.
     deterministic : "batch", optional
         A token's result has the same bits whatever M it comes with: one kernel family, cut in one
@@ -42,8 +46,9 @@ class GatedMLP:
 
     Notes
     -----
-    After its first call the weights are taken to stay as they are: they are loaded while work ahead
-    on the stream still runs. Before a call that is to see weights written in place, synchronise.
+    After its first call the weights and biases are taken to stay as they are: they are loaded while
+    work ahead on the stream still runs. Before a call that is to see them written in place,
+    synchronise.
 
     Examples
     --------
@@ -57,17 +62,27 @@ class GatedMLP:
         w_up: Any = None,
         w_down: Any = None,
         *,
+        b_gate: Any = None,
+        b_up: Any = None,
+        b_down: Any = None,
+        activation: str | ClampedSwiGLU = "silu",
         variant: str = "auto",
         deterministic: str | None = None,
     ) -> None:
         self._gate_up = problem.gate_up(w_gate, w_up, None)
         self._down = arrays.view("w_down", w_down)
         problem.check_gate_up(self._gate_up, self._down)
+        self._biases = biases.view(None, b_gate, b_up, b_down)
+        problem.check_biases(self._biases, self._gate_up, self._down)
         select.check_name(variant)
+        self._activation = activations.find(activation)
         self._given = (w_gate, w_up, w_down)
-        self._addresses = calls.addresses_of(self._gate_up, self._down)
+        self._given_biases = (b_gate, b_up, b_down)
+        self._addresses = calls.addresses_of(self._gate_up, self._down, self._biases)
+        self._projection = functional.projection(self._down, self._biases)
         self._ready: Cache[calls.Key, ReadyCall] = Cache(CACHED_CALLS)
         self._rule = _rule(variant, deterministic)
+        self.activation = activation
         self.variant = variant
         self.deterministic = deterministic
 
@@ -101,6 +116,21 @@ class GatedMLP:
         """As it was given."""
         return self._given[2]
 
+    @property
+    def b_gate(self) -> Any:
+        """As it was given, or None."""
+        return self._given_biases[0]
+
+    @property
+    def b_up(self) -> Any:
+        """As it was given, or None."""
+        return self._given_biases[1]
+
+    @property
+    def b_down(self) -> Any:
+        """As it was given, or None."""
+        return self._given_biases[2]
+
     def __call__(
         self, x: Any, *, out: Any = None, stream: Any = None, like: str | None = None
     ) -> Any:
@@ -121,7 +151,7 @@ class GatedMLP:
             kind = calls.kind(x)
             ready = None if kind is None else self._ready.get(kind)
             if ready is not None:
-                return ready.call(ready, x, self._addresses, self._down.array, None, stream)
+                return ready.call(ready, x, self._addresses, self._projection, None, stream)
         return self._call(x, out, stream, like)
 
     def _call(self, x: Any, out: Any, stream: Any, like: str | None) -> Any:
@@ -134,12 +164,14 @@ class GatedMLP:
             key = _key(taken, target)
         ready = None if key is None else self._ready.get(key)
         if ready is not None:
-            result = ready.call(ready, taken, self._addresses, self._down.array, target, stream)
+            result = ready.call(ready, taken, self._addresses, self._projection, target, stream)
         else:
             result = functional.first_call(
                 arrays.view("x", taken),
                 self._gate_up,
                 self._down,
+                self._biases,
+                self._activation,
                 target,
                 self._rule,
                 stream,
@@ -196,7 +228,9 @@ class GatedMLP:
         from .description import Description
 
         plans = [ready.plans for ready in self._ready.values()]
-        return Description(self.variant, self._gate_up, self._down, plans)
+        return Description(
+            self.variant, self._activation, self._gate_up, self._down, self._biases, plans
+        )
 
     @classmethod
     def from_safetensors(
@@ -259,12 +293,14 @@ class GatedMLP:
         held = [weights.gate, weights.up, weights.down]
         if device == "cuda":
             held = [_to_device(array) for array in held]
-        return cls(*held, variant=variant, deterministic=deterministic)
+        return cls(
+            *held, activation=weights.activation, variant=variant, deterministic=deterministic
+        )
 
 
 def _key(x: Any, out: Any) -> calls.Kind | calls.Key | None:
     """What a call has in common with others like it."""
-    return calls.kind(x) if out is None else calls.key("", x, out)
+    return calls.kind(x) if out is None else calls.key("", "", x, out)
 
 
 def _rule(variant: str, deterministic: str | None) -> str:

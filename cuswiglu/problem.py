@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import arrays
+from .activations import SILU, Activation
 from .arrays import ArrayView, Device
+from .biases import Biases
 
 TMA_ALIGNMENT = 16  # bytes: of base addresses and of row strides (CUDA driver API, tensor maps)
 ELEMENT_BYTES = 2
@@ -51,10 +53,11 @@ class Operand:
 
 @dataclass(frozen=True)
 class Problem:
-    """(M, K) @ (K, N) to (M, N): a SwiGLU of two weights, or a plain product of one.
+    """(M, K) @ (K, N) to (M, N): a gated product of two weights, or a plain product of one.
 
     `major` is how the weights lie: "k" (checkpoint), "n" (Flax), "mixed" when they differ, or "p8"
-    and "p1" for one packed matrix of gate and up.
+    and "p1" for one packed matrix of gate and up. `activation` is of gate and up, and `biased` says
+    whether something is added to a product.
     It holds no address, so that plans are shared by all arrays of the same kind.
     """
 
@@ -66,10 +69,12 @@ class Problem:
     weights: tuple[Operand, ...]
     out: Operand
     device: Device
+    activation: Activation = SILU
+    biased: bool = False
 
     @property
     def gated(self) -> bool:
-        """Whether it is a SwiGLU, of gate and up."""
+        """Whether it is of gate and up."""
         return len(self.weights) == 2 or self.packed
 
     @property
@@ -222,6 +227,30 @@ def check_weights(gate: ArrayView, up: ArrayView, down: ArrayView | None = None)
     check_same_device([gate, up] if down is None else [gate, up, down])
 
 
+def check_biases(biases: Biases, weights: Sequence[ArrayView], down: ArrayView | None) -> None:
+    """Biases are one number for each column: (N,), (N,) and (K_out,), contiguous.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument.
+    """
+    for bias in biases.given:
+        of_down = bias is biases.down and down is not None
+        columns = down.shape[1] if of_down and down else intermediate(weights)
+        if bias.shape != (columns,):
+            raise ValueError(
+                f"{bias.name} must have shape ({columns},), a number for each column of "
+                f"w_{bias.name[2:]}, got {bias.shape}"
+            )
+        if bias.strides != (1,) and columns > 1:
+            raise ValueError(
+                f"{bias.name} must be contiguous, got a stride of {bias.strides[0]} elements: "
+                "pass a contiguous copy"
+            )
+    check_same_device([weights[0], *biases.given])
+
+
 def check_x(x: ArrayView, gate: ArrayView) -> None:
     """x is (..., K)."""
     if x.ndim < 1:
@@ -252,7 +281,14 @@ def check_apart(out: ArrayView, other: ArrayView) -> None:
         raise ValueError(f"out must not overlap {other.name}: pass separate memory")
 
 
-def describe(x: ArrayView, weights: Sequence[ArrayView], out: ArrayView | None = None) -> Problem:
+def describe(
+    x: ArrayView,
+    weights: Sequence[ArrayView],
+    out: ArrayView | None = None,
+    *,
+    activation: Activation = SILU,
+    biased: bool = False,
+) -> Problem:
     """The problem of checked arrays; x and out as matrices (`arrays.matrix`).
 
     `weights` are gate and up, or one alone. Without `out`, the problem of a new array.
@@ -270,6 +306,8 @@ def describe(x: ArrayView, weights: Sequence[ArrayView], out: ArrayView | None =
         weights=tuple(operand(weight) for weight in weights),
         out=Operand("out", m, n, n, TMA_ALIGNMENT) if out is None else _rows(out),
         device=x.device,
+        activation=activation,
+        biased=biased,
     )
 
 

@@ -1,8 +1,7 @@
 """What models call the weights of their gated MLPs, and which activation they use.
 
 To read another model, add its tensors' names to `SAFETENSORS` or `GGUF`, and its architecture to
-`ACTIVATION_OF` if its checkpoints do not say themselves which activation they use. An activation
-that the kernels have learned goes into `SUPPORTED`.
+`ACTIVATION_OF` if its checkpoints do not say themselves which activation they use.
 """
 
 from __future__ import annotations
@@ -10,11 +9,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..activations import NAMED
+
 #: Activations that are computed.
-SUPPORTED = ("silu",)
+SUPPORTED = tuple(NAMED)
 
 #: Names in configurations -> the names used here; others stand for themselves.
-ALIASES = {"swish": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
+ALIASES = {
+    "swish": "silu",
+    "gelu_python": "gelu",
+    **dict.fromkeys(
+        ["gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"],
+        "gelu_tanh",
+    ),
+}
 
 #: Keys of a configuration that name the activation, the first that is there before the others.
 ACTIVATION_KEYS = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function")
