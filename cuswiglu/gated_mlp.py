@@ -242,7 +242,9 @@ class GatedMLP:
         variant: str = "auto",
         deterministic: str | None = None,
     ) -> GatedMLP:
-        """The MLP of one layer of a Hugging Face Llama, Mistral, Qwen or Phi-3 checkpoint.
+        """The MLP of one layer of a Hugging Face Llama, Mistral, Qwen, Gemma or Phi-3 checkpoint.
+
+        With the activation and the biases that the model has.
 
         Parameters
         ----------
@@ -258,7 +260,7 @@ class GatedMLP:
         ------
         FileNotFoundError, TypeError, ValueError
             Naming what is there when the file, the layer or a tensor is not; and if the model uses
-            an activation that is not computed, or its MLP is more than the three weights.
+            an activation that is not computed, or its MLP is more than three weights and biases.
 
         Warns
         -----
@@ -290,11 +292,25 @@ class GatedMLP:
     def _from_weights(
         cls, weights: MLPWeights, device: str, variant: str, deterministic: str | None
     ) -> GatedMLP:
-        held = [weights.gate, weights.up, weights.down]
+        held = {
+            name: array
+            for name, array in {
+                "w_gate": weights.gate,
+                "w_up": weights.up,
+                "w_down": weights.down,
+                "b_gate": weights.b_gate,
+                "b_up": weights.b_up,
+                "b_down": weights.b_down,
+            }.items()
+            if array is not None
+        }
         if device == "cuda":
-            held = [_to_device(array) for array in held]
+            held = {name: _to_device(array) for name, array in held.items()}
         return cls(
-            *held, activation=weights.activation, variant=variant, deterministic=deterministic
+            **held,
+            activation=weights.activation,
+            variant=variant,
+            deterministic=deterministic,
         )
 
 

@@ -67,6 +67,8 @@ LANGUAGE_PREFIXES = (
 class Names:
     """The tensors of one layer's gated MLP: `module`, then `gate`, `up` or `down`, then ".weight".
 
+    Where a model has biases, they are named ".bias" instead.
+
     Attributes
     ----------
     models : str
@@ -101,8 +103,16 @@ class Names:
 
     def weights(self, prefix: str, layer: int) -> list[str]:
         """Names of gate, up and down, or of both in one and down."""
+        return self._tensors(prefix, layer, "weight")
+
+    def biases(self, prefix: str, layer: int) -> list[str]:
+        """What their biases are called, in the same order."""
+        return self._tensors(prefix, layer, "bias")
+
+    def _tensors(self, prefix: str, layer: int, ending: str) -> list[str]:
         module = prefix + self.module.format(layer=layer)
-        return [f"{module}{part}.weight" for part in dict.fromkeys((self.gate, self.up, self.down))]
+        parts = dict.fromkeys((self.gate, self.up, self.down))
+        return [f"{module}{part}.{ending}" for part in parts]
 
     @property
     def example(self) -> str:
@@ -149,7 +159,6 @@ EXPERTS = re.compile(
 #: What else an MLP may have that is not computed: pattern of a tensor's name -> in words.
 OBSTACLES = (
     (EXPERTS, "is a mixture of experts, and cuswiglu computes one MLP for all tokens"),
-    (re.compile(r"\.bias$"), "has biases in its MLP, which the kernels do not add"),
     (re.compile(r"\.lora_"), "has an adapter that is not merged into its weights"),
     (
         re.compile(r"(?:qweight|qzeros|scale\w*|weight_packed|absmax|quant_\w+|SCB)$"),
