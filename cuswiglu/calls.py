@@ -16,14 +16,17 @@ from typing import Any
 
 from . import arrays, plan, problem
 from .activations import ClampedSwiGLU
-from .arrays import BFLOAT16, ArrayView
+from .arrays import BFLOAT16, FLOAT16, ArrayView
 from .biases import Biases
 from .packed import PackedWeights
 from .plan import Plan, Sm90Plan
-from .problem import TMA_ALIGNMENT
+from .problem import ELEMENT_BYTES, TMA_ALIGNMENT
 
-#: Shape, strides in bytes, device, and address modulo 16.
-Kind = tuple[tuple[int, ...], tuple[int, ...], int, int]
+#: Shape, strides in bytes, device, address modulo 16, and True of FP16 alone.
+Kind = (
+    tuple[tuple[int, ...], tuple[int, ...], int, int]
+    | tuple[tuple[int, ...], tuple[int, ...], int, int, bool]
+)
 #: Of a call: the variant, the activation, and the kinds of the arrays; or of x alone where all else
 #: is the same.
 Key = tuple[Any, ...]
@@ -42,7 +45,7 @@ _ndarray: Any = None  # CuPy's, once an array of it has been met
 
 
 def kind(array: Any) -> Kind | None:
-    """The kind of a BF16 CuPy array; None of anything else."""
+    """The kind of a BF16 or FP16 CuPy array; None of anything else."""
     global _ndarray
     if type(array) is not _ndarray:
         cupy = sys.modules.get("cupy")
@@ -50,10 +53,13 @@ def kind(array: Any) -> Kind | None:
             return None
         _ndarray = cupy.ndarray
     dtype = array.dtype
-    if dtype is not BFLOAT16 and dtype != BFLOAT16:  # the first is quick, and nearly always so
-        return None
     memory = array.data
-    return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
+    # The first is quick, and nearly always so.
+    if dtype is BFLOAT16 or dtype == BFLOAT16:
+        return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
+    if dtype == FLOAT16:
+        return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT, True
+    return None
 
 
 def key(variant: str, activation: str | ClampedSwiGLU, *given: Any) -> Key | None:
@@ -68,7 +74,7 @@ def key(variant: str, activation: str | ClampedSwiGLU, *given: Any) -> Key | Non
     Returns
     -------
     tuple or None
-        None if an argument is no BF16 CuPy array.
+        None if an argument is no CuPy array of a dtype that is computed.
     """
     if type(variant) is not str:
         return None
@@ -152,7 +158,7 @@ class ReadyCall:
         second: Plan | None = None,
     ) -> None:
         cupy = arrays.cupy_module()
-        self._array, self._allocate = arrays.maker(), cupy.cuda.alloc
+        self._array, self._allocate = arrays.maker(x.dtype), cupy.cuda.alloc
         self._current_device = cupy.cuda.runtime.getDevice
         self._current_stream = cupy.cuda.get_current_stream
         self._device, self._index = x.device, x.device.index
@@ -160,7 +166,7 @@ class ReadyCall:
         self._lock = threading.Lock()
         self._shape = out.shape
         self._hidden = first.problem.m, first.problem.n
-        self._hidden_bytes = math.prod(self._hidden) * BFLOAT16.itemsize
+        self._hidden_bytes = math.prod(self._hidden) * ELEMENT_BYTES
         # Plans of its own: the weights' addresses, once packed, stay.
         self._first = plan.kernel_plan(first.problem, first.choice)
         self.plans: tuple[Plan, ...] = (self._first,)
@@ -210,7 +216,7 @@ class ReadyCall:
         allocate, new_array, shape, lock = self._allocate, self._array, self._shape, self._lock
         launch_first, launch_second = self._first.launch, self._second.launch
         current_allocator, references = arrays.cupy_module().cuda.get_allocator, sys.getrefcount
-        result_bytes = math.prod(shape) * BFLOAT16.itemsize
+        result_bytes = math.prod(shape) * ELEMENT_BYTES
         behind = -(-result_bytes // _ALIGNMENT) * _ALIGNMENT
         both = behind + self._hidden_bytes
         memory: Any = None

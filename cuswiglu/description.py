@@ -64,6 +64,7 @@ class Description:
             "N": str(problem.intermediate(self.gate_up)),
             "K_out": str(self.down.shape[1]),
             "layout": self._layout(),
+            "dtype": gate.dtype,
             "activation": str(self.activation),
             "biases": self._biased(),
             "device": str(gate.device),
@@ -77,6 +78,8 @@ class Description:
     def _extras(self) -> str:
         """What few models have."""
         activation = "" if self.activation == SILU else f"{self.activation}, "
+        if (dtype := self.gate_up[0].dtype) != "bfloat16":
+            activation = f"{dtype}, {activation}"
         return activation + (f"with {self._biased()}, " if self.biases.given else "")
 
     def _layout(self) -> str:

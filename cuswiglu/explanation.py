@@ -31,7 +31,7 @@ class Explanation:
         lines = [
             f"M = {problem.m}, N = {problem.n}, K = {problem.k}, "
             f"{'gate and up' if problem.gated else 'one weight'}, weights along {problem.major}, "
-            f"activation {problem.activation}, "
+            f"activation {problem.activation}, {problem.dtype}, "
             f"on {self.device.name if self.device else problem.device}",
             f"chosen: {self.choice.variant}"
             + (f" ({self.choice.reason})" if self.choice.reason else "")

@@ -33,14 +33,14 @@ def swiglu(
     Parameters
     ----------
     x : (..., K) array
-        BF16, contiguous along K; the leading dimensions (tokens, M in all) are walked by one
-        stride. NumPy (``ml_dtypes.bfloat16``), CuPy, or another library's, as in
-        `cuswiglu.asarray`.
+        BF16 or FP16, and so all arrays of the call; contiguous along K; the leading dimensions
+        (tokens, M in all) are walked by one stride. NumPy (``ml_dtypes.bfloat16`` and
+        ``numpy.float16``), CuPy, or another library's, as in `cuswiglu.asarray`.
     w_gate, w_up : (K, N) array
-        BF16, contiguous along K (a checkpoint's ``weight.T``, a view) or along N. Or `w_gate` is
+        Contiguous along K (a checkpoint's ``weight.T``, a view) or along N. Or `w_gate` is
         `PackedWeights`, which hold both, and `w_up` is left out.
     b_gate, b_up : (N,) array, optional
-        BF16, contiguous; beside packed weights too, one number for each column of a weight.
+        Contiguous; beside packed weights too, one number for each column of a weight.
     activation : str or ClampedSwiGLU
         Of gate: "silu", "gelu" (by the error function), "gelu_tanh" (its approximation) or "relu",
         times up. Or `ClampedSwiGLU`, of both.
@@ -59,7 +59,7 @@ def swiglu(
     Returns
     -------
     (..., N) array
-        `out`, or a new one. BF16: products, sums and activation are FP32, rounded once.
+        `out`, or a new one, of x's dtype: products, sums and activation are FP32, rounded once.
 
     Raises
     ------
@@ -107,7 +107,8 @@ def mlp(
     Returns
     -------
     (..., K_out) array
-        BF16. The (M, N) intermediate is rounded to BF16 once; both products accumulate in FP32.
+        Of x's dtype. The (M, N) intermediate is rounded to it once; both products accumulate in
+        FP32.
 
     Raises
     ------
@@ -194,8 +195,8 @@ def first_call(
     rows = arrays.matrix(x)
     n = problem.intermediate(gate_up)
     shape = (*x.shape[:-1], n if down is None else down.shape[1])
-    result = arrays.to_be("out", shape, x.device)
-    hidden = arrays.to_be("hidden", (rows.shape[0], n), x.device)
+    result = arrays.to_be("out", shape, x.device, x.dtype)
+    hidden = arrays.to_be("hidden", (rows.shape[0], n), x.device, x.dtype)
     if out is not None:
         result = arrays.view("out", out, stream)
         weights = [*gate_up, *([] if down is None else [down])]
@@ -203,7 +204,7 @@ def first_call(
     target = arrays.matrix(result, writing=True)
     with arrays.on_stream(x.device, stream) as handle:
         if result.empty:
-            return arrays.empty(shape, x.device) if out is None else out
+            return arrays.empty(shape, x.device, x.dtype) if out is None else out
         between = target if down is None else hidden
         of_gate_up, of_down = biases.of_gate_up, biases.of_down
         described = problem.describe(
@@ -224,12 +225,12 @@ def first_call(
             last = projection(down, biases)
             return made.call(made, x.array, addresses, last, result.array, stream)
         if out is None:
-            result = arrays.view("out", arrays.empty(shape, x.device))
+            result = arrays.view("out", arrays.empty(shape, x.device, x.dtype))
             target = arrays.matrix(result, writing=True)
         if down is None or second is None:
             first(rows, gate_up, target, handle, of_gate_up)
         else:
-            hidden = arrays.view("hidden", arrays.empty(hidden.shape, x.device))
+            hidden = arrays.view("hidden", arrays.empty(hidden.shape, x.device, x.dtype))
             first(rows, gate_up, hidden, handle, of_gate_up)
             second(hidden, (down,), target, handle, of_down)
     return result.array

@@ -26,12 +26,12 @@ class GatedMLP:
     w_gate, w_up : (K, N) array
         Or `PackedWeights` for `w_gate`, with ``w_up=None``.
     w_down : (N, K_out) array
-        BF16, as in `cuswiglu.asarray`, all on one device, each contiguous along either dimension.
-        They are held, not copied. The current CuPy stream waits for other libraries' work on them;
-        calls on other streams do not.
+        BF16 or FP16, all alike, as in `cuswiglu.asarray`, all on one device, each contiguous along
+        either dimension. They are held, not copied. The current CuPy stream waits for other
+        libraries' work on them; calls on other streams do not.
     b_gate, b_up : (N,) array, optional
     b_down : (K_out,) array, optional
-        BF16, contiguous; held as the weights are.
+        Contiguous; held as the weights are.
     activation, variant
         As in `cuswiglu.swiglu`.
     deterministic : "batch", optional
@@ -139,6 +139,7 @@ class GatedMLP:
         Parameters
         ----------
         x : (..., K) array
+            Of the weights' dtype, as `out`.
         out : (..., K_out) array, optional
         stream, like
             As in `cuswiglu.swiglu`.

@@ -66,7 +66,7 @@ class Sm90Plan:
         # A kernel with one weight ignores the second descriptor.
         operands = [problem.x, problem.weights[0], problem.weights[-1], problem.out]
         descriptors = [
-            Descriptors(cuda, operand, box)
+            Descriptors(cuda, operand, box, problem.dtype)
             for operand, box in zip(operands, made.boxes, strict=False)
         ]
         activation = problem.activation
@@ -132,7 +132,7 @@ class Resident:
     def __init__(self, kernel: Variant, problem: Problem, cuda: Driver) -> None:
         self._kernel, self._cuda = kernel, cuda
         self._device = problem.device.index
-        self._entry = kernel.entry(problem.major)
+        self._entry = kernel.entry(problem.major, problem.dtype)
         self.function = cuda.kernel(
             variant.cubin(kernel), kernel.sha256, self._entry, self._device, kernel.most_shared
         )

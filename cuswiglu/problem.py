@@ -69,6 +69,7 @@ class Problem:
     weights: tuple[Operand, ...]
     out: Operand
     device: Device
+    dtype: str = "bfloat16"
     activation: Activation = SILU
     biased: bool = False
 
@@ -145,8 +146,8 @@ def check_weight(weight: ArrayView, rows: int | None, rows_name: str) -> None:
         )
 
 
-def check_same_device(views: Iterable[ArrayView]) -> Device:
-    """All arrays live in one place."""
+def check_alike(views: Iterable[ArrayView]) -> None:
+    """All arrays live in one place, and are of one dtype."""
     first, *others = views
     for other in others:
         if other.device != first.device:
@@ -154,7 +155,11 @@ def check_same_device(views: Iterable[ArrayView]) -> Device:
                 f"{first.name} and {other.name} must live on the same device, got {first.device} "
                 f"and {other.device}: move one of them"
             )
-    return first.device
+        if other.dtype != first.dtype:
+            raise TypeError(
+                f"{first.name} and {other.name} must have the same dtype, got {first.dtype} and "
+                f"{other.dtype}: convert one of them"
+            )
 
 
 def gate_up(w_gate: Any, w_up: Any, stream: Any) -> tuple[ArrayView, ...]:
@@ -191,7 +196,7 @@ def check_gate_up(weights: Sequence[ArrayView], down: ArrayView | None = None) -
     check_packed(weights[0])
     if down is not None:
         check_weight(down, intermediate(weights), "N, half of the packed columns")
-        check_same_device([weights[0], down])
+        check_alike([weights[0], down])
 
 
 def check_packed(packed: ArrayView) -> None:
@@ -224,7 +229,7 @@ def check_weights(gate: ArrayView, up: ArrayView, down: ArrayView | None = None)
                 f"columns, got shape {down.shape}{_transpose_hint('w_gate')}"
             )
         check_weight(down, gate.shape[1], "N, as w_gate has columns")
-    check_same_device([gate, up] if down is None else [gate, up, down])
+    check_alike([gate, up] if down is None else [gate, up, down])
 
 
 def check_biases(biases: Biases, weights: Sequence[ArrayView], down: ArrayView | None) -> None:
@@ -248,7 +253,7 @@ def check_biases(biases: Biases, weights: Sequence[ArrayView], down: ArrayView |
                 f"{bias.name} must be contiguous, got a stride of {bias.strides[0]} elements: "
                 "pass a contiguous copy"
             )
-    check_same_device([weights[0], *biases.given])
+    check_alike([weights[0], *biases.given])
 
 
 def check_x(x: ArrayView, gate: ArrayView) -> None:
@@ -260,13 +265,13 @@ def check_x(x: ArrayView, gate: ArrayView) -> None:
             f"x must have K = {gate.shape[0]} columns, the rows of w_gate, got shape {x.shape}"
             f"{_transpose_hint('w_gate') if x.shape[-1] == gate.shape[1] else ''}"
         )
-    check_same_device([x, gate])
+    check_alike([x, gate])
 
 
 def check_out(out: ArrayView, shape: tuple[int, ...], inputs: Iterable[ArrayView]) -> None:
     """`out` may be written: right shape, writable, apart from every input."""
     inputs = list(inputs)
-    check_same_device([out, *inputs])
+    check_alike([out, *inputs])
     if out.shape != shape:
         raise ValueError(f"out must have shape {shape}, got {out.shape}")
     if not out.writable:
@@ -306,6 +311,7 @@ def describe(
         weights=tuple(operand(weight) for weight in weights),
         out=Operand("out", m, n, n, TMA_ALIGNMENT) if out is None else _rows(out),
         device=x.device,
+        dtype=x.dtype,
         activation=activation,
         biased=biased,
     )

@@ -54,6 +54,12 @@ def with_layouts(kernel: TileVariant, *majors: str) -> TileVariant:
     return dataclasses.replace(kernel, entries=entries, widths=widths, boxes=tuple(boxes.items()))
 
 
+def with_f16(kernel: Variant) -> Variant:
+    """The kernel as if it had been compiled for FP16 too."""
+    more = tuple((f"{major}_f16", f"{entry}_f16") for major, entry in kernel.entries)
+    return dataclasses.replace(kernel, entries=kernel.entries + more)
+
+
 def pretend_compiled(monkeypatch: pytest.MonkeyPatch, *kernels: Variant) -> list[Variant]:
     """Let `cuswiglu.variants` list these kernels alone, with cubins that the fake driver loads."""
     codes = {k.name: " ".join(entry for _, entry in k.entries).encode() for k in kernels}

@@ -264,7 +264,7 @@ def test_a_bias_of_another_shape_is_refused(function, name, shape):
 @EACH
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 def test_a_bias_of_another_dtype_is_refused(function, name, dtype):
-    words = [f"{name} must have dtype bfloat16", f"got {dtype}"]
+    words = [f"{name} must have dtype bfloat16 or float16, got {dtype}"]
     check_refused(function, TypeError, words, **{name: np.zeros(SIZES[name], dtype)})
 
 

@@ -26,6 +26,7 @@ def test_on_the_cpu_the_backend_is_numpy_and_there_is_no_picture():
         "N": str(N),
         "K_out": str(K_OUT),
         "layout": "K-major",
+        "dtype": "bfloat16",
         "activation": "silu",
         "biases": "none",
         "device": "the CPU",

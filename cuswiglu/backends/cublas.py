@@ -17,7 +17,8 @@ from ..arrays import cupy_module
 # FP32 products of at most this many bytes are held at a time; rows are computed in blocks.
 PRODUCT_BYTES = 256 << 20
 WORKSPACE_BYTES = 32 << 20  # what cuBLAS takes by default on Hopper
-_BF16, _FP32 = 14, 0  # CUDA_R_16BF, CUDA_R_32F (library_types.h)
+#: CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF (library_types.h)
+_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
 _COMPUTE_32F = 68  # CUBLAS_COMPUTE_32F
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_ALGORITHM = -1
@@ -134,7 +135,7 @@ def matmul(
     weight : (K, N) cupy.ndarray
         Contiguous along one dimension.
     out : (M, N) cupy.ndarray
-        BF16 or FP32.
+        Of x's dtype or FP32.
     workspace : cupy.ndarray, optional
         Device memory for cuBLAS, which the caller keeps; from CuPy's pool by default. cuBLAS's own
         would become an allocation inside a captured graph.
@@ -180,14 +181,14 @@ def matmul(
             k,
             ctypes.byref(ctypes.c_float(1)),
             ctypes.c_void_p(weight.data.ptr),
-            _BF16,
+            _TYPES[weight.dtype.name],
             leading,
             ctypes.c_void_p(x.data.ptr),
-            _BF16,
+            _TYPES[x.dtype.name],
             _leading(x.strides[0], x, k, m),
             ctypes.byref(ctypes.c_float(0)),
             ctypes.c_void_p(out.data.ptr),
-            _FP32 if out.dtype == cupy.float32 else _BF16,
+            _TYPES[out.dtype.name],
             _leading(out.strides[0], out, n, m),
             _COMPUTE_32F,
             _DEFAULT_ALGORITHM,

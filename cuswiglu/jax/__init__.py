@@ -23,7 +23,7 @@ except ImportError as error:
 
 from .. import activations, arrays, problem, select
 from ..activations import ClampedSwiGLU
-from ..arrays import BFLOAT16, CPU, ArrayView
+from ..arrays import CPU, DTYPES, ArrayView
 from ..biases import Biases
 from . import launch, operation
 from .plain import Asked
@@ -49,11 +49,9 @@ def swiglu(
     Parameters
     ----------
     x : (..., K) array
-        BF16.
+        BF16 or FP16, and so all arrays of the call.
     w_gate, w_up : (K, N) array
-        BF16.
     b_gate, b_up : (N,) array, optional
-        BF16.
     activation : str or ClampedSwiGLU
         As in `cuswiglu.swiglu`.
     weights : str
@@ -68,7 +66,7 @@ def swiglu(
     Returns
     -------
     (..., N) array
-        BF16: products, sums and activation are FP32, rounded once.
+        Of x's dtype: products, sums and activation are FP32, rounded once.
 
     Raises
     ------
@@ -104,10 +102,9 @@ def mlp(
     x : (..., K) array
     w_gate, w_up : (K, N) array
     w_down : (N, K_out) array
-        As in `swiglu`: BF16; `weights` tells how all three lie.
+        As in `swiglu`; `weights` tells how all three lie.
     b_gate, b_up : (N,) array, optional
     b_down : (K_out,) array, optional
-        BF16.
     activation : str or ClampedSwiGLU
     weights, variant : str
         As in `swiglu`; `variant` chooses the kernel of gate and up.
@@ -115,7 +112,8 @@ def mlp(
     Returns
     -------
     (..., K_out) array
-        BF16. The (M, N) intermediate is rounded to BF16 once; both products accumulate in FP32.
+        Of x's dtype. The (M, N) intermediate is rounded to it once; both products accumulate in
+        FP32.
 
     Raises
     ------
@@ -135,7 +133,7 @@ def mlp(
     ...     jax.shard_map(layer, mesh=mesh, in_specs=specs, out_specs=P())
     ... )  # doctest: +SKIP
 
-    Each GPU rounds its part of the sum to BF16 before the sum. A b_down is to be added once, behind
+    Each GPU rounds its part of the sum before the sum. A b_down is to be added once, behind
     the sum, and not by each.
     """
     given = {"w_gate": w_gate, "w_up": w_up, "w_down": w_down}
@@ -165,7 +163,7 @@ def _call(
     problem.check_x(view, others[0])
     shape = (*view.shape[:-1], others[-1].shape[1])
     if view.empty:
-        return operation.empty(shape)
+        return operation.empty(shape, view.dtype)
     rows = jax.numpy.reshape(x, (math.prod(view.shape[:-1]), view.shape[-1]))
     given |= biases
     arguments = operation.same_axes(rows, *map(jax.numpy.asarray, given.values()))
@@ -179,9 +177,9 @@ def _view(name: str, array: Any) -> ArrayView:
         raise TypeError(
             f"{name} must be a JAX array, got {type(array).__name__}: make one with jnp.asarray"
         )
-    if array.dtype != BFLOAT16:
+    if str(array.dtype) not in DTYPES:
         raise TypeError(
-            f"{name} must have dtype bfloat16, got {array.dtype}: convert it with "
+            f"{name} must have dtype bfloat16 or float16, got {array.dtype}: convert it with "
             f"{name}.astype(jnp.bfloat16)"
         )
-    return arrays.to_be(name, tuple(array.shape), CPU)
+    return arrays.to_be(name, tuple(array.shape), CPU, str(array.dtype))

@@ -44,6 +44,7 @@ class Description:
     alpha: float = 0.0
     limit: float = 0.0
     biases: tuple[str, ...] = ()
+    dtype: str = "bfloat16"
 
     def text(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -74,11 +75,9 @@ class Description:
 
     def gate_up_problem(self, device: Device) -> Problem:
         """Of x, gate and up, on arrays that XLA will allocate."""
-        weights = [
-            weight(name, (self.k, self.n), self.layout, device) for name in ("w_gate", "w_up")
-        ]
+        weights = [self._weight(name, (self.k, self.n), device) for name in ("w_gate", "w_up")]
         return problem.describe(
-            arrays.to_be("x", (self.m, self.k), device),
+            arrays.to_be("x", (self.m, self.k), device, self.dtype),
             weights,
             activation=self._activation(),
             biased=bool(self.of_gate_up),
@@ -86,9 +85,14 @@ class Description:
 
     def down_problem(self, device: Device) -> Problem:
         """hidden @ w_down + b_down, likewise."""
-        down = weight("w_down", (self.n, self.k_out), self.layout, device)
-        hidden = arrays.to_be("hidden", (self.m, self.n), device)
+        down = self._weight("w_down", (self.n, self.k_out), device)
+        hidden = arrays.to_be("hidden", (self.m, self.n), device, self.dtype)
         return problem.describe(hidden, [down], biased="b_down" in self.biases)
+
+    def _weight(self, name: str, shape: tuple[int, int], device: Device) -> ArrayView:
+        """How a weight of this shape will lie."""
+        view = arrays.to_be(name, shape, device, self.dtype)
+        return view if self.layout == "n" else view.like(None, shape, (1, shape[0]))
 
     def _activation(self) -> Activation:
         if self.activation == ClampedSwiGLU.name:
@@ -100,12 +104,6 @@ class Description:
         """Names of the biases of gate and up, as a plan takes them: two, or none."""
         both = "b_gate", "b_up"
         return () if set(self.biases).isdisjoint(both) else both
-
-
-def weight(name: str, shape: tuple[int, int], layout: str, device: Device) -> ArrayView:
-    """How a weight of this shape will lie."""
-    view = arrays.to_be(name, shape, device)
-    return view if layout == "n" else view.like(None, shape, (1, shape[0]))
 
 
 class Launch:
@@ -165,7 +163,7 @@ def execute(call: Call) -> None:
     launch = _launches.get(key)
     if launch is None:
         made = Description.parse(key[0])
-        expected = [(xla.BF16, shape) for _, shape in made.operands]
+        expected = [(xla.DTYPES[made.dtype], shape) for _, shape in made.operands]
         if call.buffers != expected:
             raise ValueError(f"the call's arrays are {call.buffers}, expected {expected}")
         launch = Launch(made, key[1])

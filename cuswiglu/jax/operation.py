@@ -67,7 +67,7 @@ def _forward(asked: Asked, layout: str, variant: str, x: Array, *others: Array) 
     sizes = [*x.shape, given["w_gate"].shape[1]]
     if "w_down" in given:
         sizes.append(given["w_down"].shape[1])
-    made = choose(asked, layout, variant, hopper(), *sizes)
+    made = choose(asked, layout, variant, hopper(), x.dtype.name, *sizes)
     plainly = functools.partial(plain.forward, asked)
     if made is None:
         return plainly(x, *others)
@@ -80,6 +80,7 @@ def choose(
     layout: str,
     variant: str,
     device: DeviceInfo | None,
+    dtype: str,
     m: int,
     k: int,
     n: int,
@@ -93,6 +94,7 @@ def choose(
     layout, variant : str
     device : DeviceInfo or None
         A Hopper GPU, if there is one.
+    dtype : str
     m, k, n : int
     k_out : int
         0 for swiglu.
@@ -123,6 +125,7 @@ def choose(
         alpha=asked.activation.alpha,
         limit=asked.activation.limit,
         biases=tuple(name for name in asked.names if name.startswith("b_")),
+        dtype=dtype,
     )
     cuda = Device("cuda")
     first = select.select(made.gate_up_problem(cuda), device, variant)
@@ -196,6 +199,6 @@ def _varying(array: Array, axes: tuple[str, ...]) -> Array:
     return jax.lax.pvary(array, axes)
 
 
-def empty(shape: tuple[int, ...]) -> Array:
+def empty(shape: tuple[int, ...], dtype: str) -> Array:
     """The result of no tokens."""
-    return jnp.zeros(shape, jnp.bfloat16)
+    return jnp.zeros(shape, dtype)

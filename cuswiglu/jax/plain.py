@@ -45,36 +45,36 @@ class Asked:
 def forward(asked: Asked, x: Array, *others: Array) -> Array:
     """swiglu, or mlp where there is w_down."""
     given = asked.named(others)
-    hidden = _rounded(_activated(asked.activation, *_sums(x, given)))
+    hidden = _rounded(_activated(asked.activation, *_sums(x, given)), x.dtype)
     return down(hidden, given) if "w_down" in given else hidden
 
 
 def down(hidden: Array, given: dict[str, Array]) -> Array:
     """hidden @ w_down + b_down, summed in FP32 and rounded once."""
-    return _sum(hidden, given["w_down"], given.get("b_down")).astype(jnp.bfloat16)
+    return _sum(hidden, given["w_down"], given.get("b_down")).astype(hidden.dtype)
 
 
 def gradients(asked: Asked, arguments: tuple[Array, ...], cotangent: Array) -> tuple[Array, ...]:
     """Of `forward`'s arguments. The activation is computed again; sums are FP32.
 
-    What enters a product is rounded to BF16, as `cotangent` is.
+    What enters a product is rounded to x's dtype, as `cotangent` is.
     """
     x, *others = arguments
     given, found = asked.named(tuple(others)), dict[str, Array]()
     activation = functools.partial(_activated, asked.activation)
     hidden, backward = jax.vjp(activation, *_sums(x, given))
     if "w_down" in given:
-        found["w_down"] = _product(_rounded(hidden).T, cotangent)
+        found["w_down"] = _product(_rounded(hidden, x.dtype).T, cotangent)
         found["b_down"] = _over_tokens(cotangent)
         of_hidden = _product(cotangent, given["w_down"].T)
     else:
         of_hidden = cotangent.astype(jnp.float32)
     of_gate, of_up = backward(of_hidden)
     found["b_gate"], found["b_up"] = _over_tokens(of_gate), _over_tokens(of_up)
-    of_gate, of_up = of_gate.astype(jnp.bfloat16), of_up.astype(jnp.bfloat16)
+    of_gate, of_up = of_gate.astype(x.dtype), of_up.astype(x.dtype)
     found["w_gate"], found["w_up"] = _product(x.T, of_gate), _product(x.T, of_up)
     found["x"] = _product(of_gate, given["w_gate"].T) + _product(of_up, given["w_up"].T)
-    return tuple(found[name].astype(jnp.bfloat16) for name in ("x", *asked.names))
+    return tuple(found[name].astype(x.dtype) for name in ("x", *asked.names))
 
 
 def _sums(x: Array, given: dict[str, Array]) -> tuple[Array, Array]:
@@ -105,6 +105,8 @@ def _activated(activation: Activation, gate: Array, up: Array) -> Array:
     return _GATES[activation.name](gate) * up
 
 
-def _rounded(values: Array) -> Array:
-    """To BF16, where XLA may otherwise keep FP32 between two operations."""
-    return jax.lax.reduce_precision(values, exponent_bits=8, mantissa_bits=7).astype(jnp.bfloat16)
+def _rounded(values: Array, dtype: Any) -> Array:
+    """To BF16 or FP16, where XLA may otherwise keep FP32 between two operations."""
+    if dtype == jnp.bfloat16:
+        return jax.lax.reduce_precision(values, exponent_bits=8, mantissa_bits=7).astype(dtype)
+    return jax.lax.optimization_barrier(values.astype(dtype))  # that would flush FP16's subnormals
