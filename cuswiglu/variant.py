@@ -70,8 +70,13 @@ class Variant:
         return dict(self.entries)[major + _ENDINGS[dtype]]
 
     @property
+    def layouts(self) -> tuple[str, ...]:
+        """Weight layouts that it is made for; for BF16 all of them."""
+        return tuple(key for key, _ in self.entries if not key.endswith(_ENDINGS["float16"]))
+
+    @property
     def gated(self) -> bool:
-        """Whether it computes a SwiGLU; the others compute the down projection."""
+        """Whether it computes gate and up; the others compute the down projection."""
         return self.family not in PLAIN_FAMILIES
 
     @property
@@ -86,10 +91,7 @@ class Variant:
 
     def takes(self, problem: Problem) -> bool:
         """Whether it is made for this kind of weights: one, a pair, packed, along K or N."""
-        return self.gated == problem.gated and self._has(problem)
-
-    def _has(self, problem: Problem) -> bool:
-        return problem.major + _ENDINGS[problem.dtype] in dict(self.entries)
+        return self.gated == problem.gated and problem.major in self.layouts
 
     def obstacle(self, problem: Problem) -> str | None:
         """The first limit that a problem breaks, in words, or None."""
@@ -107,14 +109,14 @@ class Variant:
             return (
                 "w_gate and w_up must have the same layout, both contiguous along K or both along N"
             )
-        if not self._has(problem):
-            if problem.major in dict(self.entries):
-                return f"{self.name} computes bfloat16 only, got {problem.dtype}"
+        if problem.major not in self.layouts:
             if problem.packed:
                 return "packed weights need a kernel of the interleave family"
             if self.family == "interleave":
                 return "the weights must be packed (cuswiglu.pack)"
             return "the weights must be contiguous along K (a checkpoint's weight.T)"
+        if problem.major + _ENDINGS[problem.dtype] not in dict(self.entries):
+            return f"{self.name} computes bfloat16 only, got {problem.dtype}"
         return problem.tma_obstacle()
 
 

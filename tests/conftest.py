@@ -67,6 +67,30 @@ def any_evenness(monkeypatch):
 
 
 @pytest.fixture
+def jax_on_the_cpu(monkeypatch):
+    """Whatever else JAX sees here."""
+    import jax
+
+    from cuswiglu.jax import operation
+
+    monkeypatch.setattr(operation, "hopper", lambda: None)
+    operation.operation.cache_clear()
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        yield
+    operation.operation.cache_clear()
+
+
+@pytest.fixture
+def hopper(monkeypatch, jax_on_the_cpu):
+    """While JAX traces, it sees an H200."""
+    from tables import H200
+
+    from cuswiglu.jax import operation
+
+    monkeypatch.setattr(operation, "hopper", lambda: H200)
+
+
+@pytest.fixture
 def portable(monkeypatch):
     """The portable path's module, its own code with NumPy in CuPy's and cuBLAS's place."""
     import functools

@@ -19,11 +19,12 @@ from compiled import (
     PLAIN,
     name_of,
     pretend_compiled,
+    with_bf16_only,
     with_f16,
 )
 from device_arrays import cupy, device_poisoned, on_device, on_host
 from host_arrays import BF16, FP16, bits, draw, full, poisoned
-from problems import problem
+from problems import plain_problem, problem
 from tables import H200, table_for
 
 import cuswiglu
@@ -185,7 +186,7 @@ def test_a_captured_call_of_fp16_takes_fp16(gpu, kernels):
 def test_a_kernel_that_knows_bf16_only_is_no_choice_and_the_portable_path_takes_fp16(
     gpu, monkeypatch
 ):
-    (kernel,) = pretend_compiled(monkeypatch, GATED[0])
+    (kernel,) = pretend_compiled(monkeypatch, with_bf16_only(GATED[0]))
     named = on_gpu("swiglu")
     words = f"{kernel.name} computes bfloat16 only, got float16"
     with pytest.warns(UserWarning, match=f"takes the portable path: {words}"):
@@ -274,15 +275,33 @@ def test_an_array_of_the_other_dtype_is_refused_in_a_later_call_too(gpu, kernels
     assert np.isnan(on_host(named["out"]).astype(np.float32)).all()
 
 
+@pytest.mark.parametrize("dtype", [BF16, FP16], ids=str)
+def test_a_layer_refuses_the_other_dtype_after_its_own(gpu, kernels, dtype):
+    named = on_gpu("GatedMLP", dtype)
+    layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
+    layer(named["x"])
+    other = device_poisoned(M, K, dtype=FP16 if dtype == BF16 else BF16)
+    with pytest.raises(TypeError, match="x and w_gate must have the same dtype"):
+        layer(other)
+
+
 def test_weights_of_two_dtypes_cannot_be_packed():
     _, gate, up = draw(M, K, N)
     with pytest.raises(TypeError, match="w_gate and w_up must have the same dtype"):
         cuswiglu.pack(gate, up.astype(FP16))
 
 
-def test_a_family_for_fp16_is_named_where_it_is_missing():
+def test_the_obstacle_is_that_of_a_kernel_for_such_weights():
+    one = replace(plain_problem(), dtype="float16")
+    kernels = [with_bf16_only(kernel) for kernel in (GATED[0], PLAIN[0])]
+    with pytest.warns(UserWarning, match=f"{PLAIN[0].name} computes bfloat16 only"):
+        assert select.select(one, H200, "auto", kernels).backend == "cublas"
+
+
+def test_a_kernel_says_which_dtype_it_computes():
     asked = replace(problem(), dtype="float16")
-    assert GATED[0].obstacle(asked) == f"{GATED[0].name} computes bfloat16 only, got float16"
+    without = with_bf16_only(GATED[0])
+    assert without.obstacle(asked) == f"{without.name} computes bfloat16 only, got float16"
     assert with_f16(GATED[0]).obstacle(asked) is None
-    assert not GATED[0].takes(asked)
+    assert GATED[0].takes(asked)  # such weights, though not of this dtype
     assert select.select(asked, H200, "cublas").backend == "cublas"

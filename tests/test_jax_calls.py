@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import re
-
-import fp64
 import numpy as np
 import pytest
 from compiled import DECODE_GATED, DECODE_PLAIN, GATED, PLAIN
 from fp64 import assert_close, matmul, rounded, swiglu
-from host_arrays import BF16, bits, draw, full
-from tables import H200
+from host_arrays import BF16, bits, draw
 
 jax = pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
 import jax.numpy as jnp
+from jax_tracing import CHECKPOINT, K_OUT, WRAPPED, K, M, N, called, inputs, lowered, refused
 
 import cuswiglu.jax
-from cuswiglu.jax import launch, operation
-from cuswiglu.jax.launch import Description
 
-M, K, N, K_OUT = 24, 64, 96, 32
-ALONG_N = [kernel for kernel in GATED if "n" in dict(kernel.entries)]
-
-
-@pytest.fixture(autouse=True)
-def _on_the_cpu(monkeypatch):
-    """Whatever else JAX sees here."""
-    monkeypatch.setattr(operation, "hopper", lambda: None)
-    operation.operation.cache_clear()
-    with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        yield
-    operation.operation.cache_clear()
-
-
-@pytest.fixture
-def hopper(monkeypatch, _on_the_cpu):
-    """While JAX traces, it sees an H200."""
-    monkeypatch.setattr(operation, "hopper", lambda: H200)
-
-
-def inputs(m=M, major="k"):
-    return tuple(map(jnp.asarray, draw(m, K, N, K_OUT, major)))
+pytestmark = pytest.mark.usefixtures("jax_on_the_cpu")
+ALONG_N = [kernel for kernel in GATED if "n" in kernel.layouts]
 
 
 def mlp_reference(x, gate, up, down):
@@ -50,9 +25,6 @@ def mlp_reference(x, gate, up, down):
 
 def swiglu_reference(x, gate, up):
     return swiglu(*map(np.asarray, (x, gate, up)))
-
-
-WRAPPED = pytest.mark.parametrize("wrap", [jax.jit, lambda f: f], ids=["jit", "eager"])
 
 
 # Values
@@ -127,59 +99,6 @@ def test_vmap_over_weights():
         assert_close(one, mlp_reference(x, weight, up, down))
 
 
-# Activations and biases
-
-BY_ACTIVATION = pytest.mark.parametrize("activation", fp64.ACTIVATIONS, ids=str)
-BIASES = {"b_gate": N, "b_up": N, "b_down": K_OUT}
-
-
-def biases_of(*names):
-    rng = np.random.default_rng(1)
-    return {name: full(rng.standard_normal(BIASES[name])) for name in names}
-
-
-@WRAPPED
-@BY_ACTIVATION
-def test_mlp_with_another_activation_is_fp64s(wrap, activation):
-    given = inputs()
-    found = wrap(lambda *given: cuswiglu.jax.mlp(*given, activation=activation))(*given)
-    assert_close(found, fp64.mlp(*map(np.asarray, given), activation=activation))
-
-
-@WRAPPED
-@pytest.mark.parametrize(
-    "names", [("b_gate",), ("b_up",), ("b_down",), ("b_gate", "b_up", "b_down")], ids="+".join
-)
-def test_mlp_with_biases_is_fp64s(wrap, names):
-    given, added = inputs(), biases_of(*names)
-    call = wrap(lambda given, added: cuswiglu.jax.mlp(*given, **added, activation="gelu"))
-    expected = fp64.mlp(*map(np.asarray, given), **added, activation="gelu")
-    assert_close(call(given, {name: jnp.asarray(bias) for name, bias in added.items()}), expected)
-
-
-def test_swiglu_with_biases_is_fp64s():
-    x, gate, up, _ = inputs()
-    added = biases_of("b_gate", "b_up")
-    found = cuswiglu.jax.swiglu(x, gate, up, **added)
-    assert_close(found, swiglu(*map(np.asarray, (x, gate, up)), **added))
-
-
-@pytest.mark.parametrize("over", ["x", "b_up"])
-def test_vmap_over_x_or_a_bias(over):
-    x, gate, up, down = map(np.asarray, inputs())
-    added = biases_of(*BIASES)
-    given = {"x": x, "w_gate": gate, "w_up": up, "w_down": down, **added}
-    stacked = given | {over: np.stack([given[over], 2 * given[over]])}
-    axes = {name: 0 if name == over else None for name in given}
-    one = jax.vmap(lambda given: cuswiglu.jax.mlp(**given), ({**axes},))(stacked)
-    for found, value in zip(one, stacked[over], strict=True):
-        assert_close(found, fp64.mlp(**_fp64_names(given | {over: value})))
-
-
-def _fp64_names(given):
-    return {name.removeprefix("w_"): value for name, value in given.items()}
-
-
 # Gradients
 
 
@@ -211,57 +130,6 @@ def test_gradients_are_those_of_fp32(function, wrap):
         assert error < 2**-7
 
 
-def activated_in_fp32(activation):
-    """The whole MLP without a rounding, as JAX's own functions say it."""
-    gates = {"silu": jax.nn.silu, "relu": jax.nn.relu}
-    gates |= {"gelu": lambda g: jax.nn.gelu(g, approximate=False), "gelu_tanh": jax.nn.gelu}
-
-    def mlp(x, gate, up, down, b_gate, b_up, b_down):
-        gate, up = x @ gate + b_gate, x @ up + b_up
-        if activation in gates:
-            return (gates[activation](gate) * up) @ down + b_down
-        gate = gate.clip(max=activation.limit)
-        up = up.clip(-activation.limit, activation.limit)
-        return (gate * jax.nn.sigmoid(activation.alpha * gate) * (up + 1)) @ down + b_down
-
-    return mlp
-
-
-@BY_ACTIVATION
-def test_gradients_of_activations_and_biases_are_those_of_fp32(activation):
-    given = [*inputs(), *map(jnp.asarray, biases_of(*BIASES).values())]
-    cotangent = jnp.asarray(draw(M, K_OUT, 8)[0])
-
-    def ours(x, gate, up, down, *added):
-        added = dict(zip(BIASES, added, strict=True))
-        return cuswiglu.jax.mlp(x, gate, up, down, **added, activation=activation)
-
-    def loss(call, cotangent):
-        return lambda *given: (call(*given) * cotangent).sum(dtype=jnp.float32)
-
-    found = jax.jit(jax.grad(loss(ours, cotangent), range(7)))(*given)
-    exact = [array.astype(jnp.float32) for array in given]
-    with jax.default_matmul_precision("highest"):
-        wanted = jax.grad(
-            loss(activated_in_fp32(activation), cotangent.astype(jnp.float32)), range(7)
-        )(*exact)
-    for one, expected in zip(found, wanted, strict=True):
-        assert (one.dtype, one.shape) == (BF16, expected.shape)
-        error = np.linalg.norm(one.astype(jnp.float32) - expected) / np.linalg.norm(expected)
-        assert error < 2**-6
-
-
-@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
-def test_gradients_of_large_gates_are_finite(activation):
-    """Where exp(-gate) overflows."""
-    x = full(np.array([[-1e4, 1e4]]).T)
-    one = full(np.ones((1, 1)))
-    gradient = jax.grad(
-        lambda x: cuswiglu.jax.swiglu(x, one, one, activation=activation).sum(dtype=jnp.float32)
-    )
-    assert np.isfinite(np.asarray(gradient(jnp.asarray(x))).astype(np.float32)).all()
-
-
 def test_gradients_and_vmap_commute():
     x, *weights = inputs()
     batched = x.reshape(4, 6, K)
@@ -284,21 +152,6 @@ def test_the_activation_is_computed_again():
 
 
 # The custom call
-
-
-def lowered(function, *shapes, platform="cuda"):
-    """What XLA is given for `function` of BF16 arrays."""
-    kinds = [jax.ShapeDtypeStruct(shape, "bfloat16") for shape in shapes]
-    return jax.jit(function).trace(*kinds).lower(lowering_platforms=(platform,)).as_text()
-
-
-def called(text):
-    """The descriptions of its custom calls."""
-    found = re.findall(rf"custom_call @{launch.TARGET}.*?call = \"(.*?)\"\}}", text)
-    return [Description.parse(one.replace("\\22", '"').encode()) for one in found]
-
-
-CHECKPOINT = (M, K), (N, K), (N, K), (K_OUT, N)
 
 
 def checkpoint_mlp(x, gate, up, down):
@@ -333,29 +186,6 @@ def test_weights_along_n_are_handed_over_as_they_are():
     (made,) = called(text)
     assert made.layout == "n"
     assert "stablehlo.transpose" not in text
-
-
-@pytest.mark.usefixtures("hopper", "any_evenness")
-def test_the_call_says_the_activation_and_which_biases_there_are():
-    clamped = cuswiglu.ClampedSwiGLU(0.5, 3)
-
-    def call(x, gate, up, down, b_up, b_down):
-        biases = {"b_up": b_up, "b_down": b_down}
-        return cuswiglu.jax.mlp(x, gate.T, up.T, down.T, **biases, activation=clamped)
-
-    (made,) = called(lowered(call, *CHECKPOINT, (N,), (K_OUT,)))
-    assert (made.activation, made.alpha, made.limit) == ("clamped", 0.5, 3)
-    assert made.biases == ("b_up", "b_down")
-
-
-@pytest.mark.usefixtures("hopper")
-def test_a_down_projection_for_cublas_has_its_bias_behind_the_call():
-    def call(x, gate, up, down, b_gate, b_down):
-        return cuswiglu.jax.mlp(x, gate.T, up.T, down.T, b_gate=b_gate, b_down=b_down)
-
-    shapes = (512, 896), (4864, 896), (4864, 896), (896, 4864), (4864,), (896,)
-    (made,) = called(lowered(call, *shapes))
-    assert (made.down, made.biases) == ("", ("b_gate",))
 
 
 @pytest.mark.usefixtures("hopper")
@@ -427,14 +257,6 @@ def test_what_no_kernel_computes_is_plain_jax_with_a_warning():
 # Refusals, while JAX traces
 
 
-def refused(error, words, *, call=cuswiglu.jax.mlp, **changes):
-    named = dict(zip(("x", "w_gate", "w_up", "w_down"), inputs(), strict=True)) | changes
-    options = ("weights", "variant", "activation")
-    options = {name: named.pop(name) for name in options if name in named}
-    with pytest.raises(error, match=re.escape(words)):
-        jax.eval_shape(lambda **given: call(**given, **options), **named)
-
-
 @pytest.mark.parametrize("name", ["x", "w_gate", "w_up", "w_down"])
 def test_another_dtype_is_refused(name):
     changes = {name: jnp.zeros((4, 4), "float32")}
@@ -460,29 +282,6 @@ def test_what_is_no_array_is_refused():
 )
 def test_a_shape_that_does_not_fit_is_refused(name, shape, words):
     refused(ValueError, words, **{name: jnp.zeros(shape, "bfloat16")})
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "words"),
-    [
-        ("b_gate", (N + 8,), f"b_gate must have shape ({N},)"),
-        ("b_up", (1, N), f"b_up must have shape ({N},)"),
-        ("b_down", (N,), f"b_down must have shape ({K_OUT},)"),
-    ],
-)
-def test_a_bias_that_does_not_fit_is_refused(name, shape, words):
-    refused(ValueError, words, **{name: jnp.zeros(shape, "bfloat16")})
-
-
-@pytest.mark.parametrize("name", ["b_gate", "b_up", "b_down"])
-def test_a_bias_of_another_dtype_is_refused(name):
-    bias = jnp.zeros((N,), "float32")
-    refused(TypeError, f"{name} must have dtype bfloat16 or float16, got float32", **{name: bias})
-
-
-def test_an_unknown_activation_is_refused():
-    refused(ValueError, "activation must be 'silu', 'gelu'", activation="swish")
-    refused(TypeError, "activation must be 'silu', 'gelu'", activation=jnp.tanh)
 
 
 def test_a_layout_that_is_none_is_refused():

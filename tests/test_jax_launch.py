@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
-from compiled import GATED, PLAIN
+from compiled import GATED, PLAIN, pretend_compiled, with_f16
 from fake_driver import Result, cuda, run_in_threads
 from host_arrays import poisoned
 from xla_frames import FakeXla
@@ -15,7 +16,7 @@ from cuswiglu.jax import launch
 from cuswiglu.jax.launch import Description
 
 M, K, N, K_OUT = 300, 128, 192, 256
-ALONG_N = [kernel for kernel in GATED if "n" in dict(kernel.entries)]
+ALONG_N = [kernel for kernel in GATED if "n" in kernel.layouts]
 SWIGLU = Description(M, K, N, 0, "k", GATED[0].name, "")
 MLP = dataclasses.replace(SWIGLU, k_out=K_OUT, down=PLAIN[0].name)
 
@@ -27,7 +28,8 @@ def _no_launches_kept(monkeypatch):
 
 def arrays_of(description):
     """Arguments, and results."""
-    every = [poisoned(*shape) for _, shape in description.operands]
+    dtype = np.dtype(description.dtype)
+    every = [poisoned(*shape, dtype=dtype) for _, shape in description.operands]
     count = 1 + len(description.arguments)
     return every[:count], every[count:]
 
@@ -77,6 +79,17 @@ def test_kernels_are_told_the_activation_and_where_biases_lie(gpu):
     told = [first.named[name] for name in ("activation", "alpha", "limit")]
     assert told == [4, 0.5, float("inf")]
     assert second.named["activation"] == 0
+
+
+def test_fp16_is_launched_and_the_arrays_must_be_of_it(gpu, monkeypatch):
+    pretend_compiled(monkeypatch, with_f16(GATED[0]))
+    made = dataclasses.replace(SWIGLU, dtype="float16")
+    assert call(FakeXla(), made) is None
+    assert gpu.driver.launches[0].entry == f"{GATED[0].entry('k')}_f16"
+    another = dataclasses.replace(made, m=M + 1)
+    bf16 = arrays_of(dataclasses.replace(another, dtype="bfloat16"))
+    assert "the call's arrays are" in call(FakeXla(), another, bf16)
+    assert len(gpu.driver.launches) == 1
 
 
 def test_a_bias_at_any_element_is_taken(gpu):

@@ -201,11 +201,11 @@ def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, 
 def test_tma_boxes_tile_the_block(name):
     kernel = KERNELS[name]
     boxes = dict(kernel.boxes)
-    assert set(boxes) == {"x", "out"} | {f"weight_{major}" for major, _ in kernel.entries}
+    assert set(boxes) == {"x", "out"} | {f"weight_{major}" for major in kernel.layouts}
     assert boxes["x"] == (kernel.block_k, kernel.block_m, 128)
     assert kernel.block_m % boxes["out"][1] == 0
     slices = INSTANCE[name].slices
-    for major, _ in kernel.entries:
+    for major in kernel.layouts:
         box = boxes[f"weight_{major}"]
         if major == "n":
             assert box[1] == kernel.block_k // slices

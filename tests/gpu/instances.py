@@ -12,12 +12,12 @@ from cuswiglu.variant import DecodeVariant, TileVariant, variants
 
 
 def cases(kind):
-    """(kernel, layout) of every entry of the kernels of a kind, and their names."""
+    """(kernel, layout) of the kernels of a kind, and their names."""
     found = [
         (kernel, layout)
         for kernel in variants()
         if isinstance(kernel, kind)
-        for layout, _ in kernel.entries
+        for layout in kernel.layouts
     ]
     return found, [f"{kernel.name}-{layout}" for kernel, layout in found]
 
