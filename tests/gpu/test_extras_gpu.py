@@ -49,9 +49,9 @@ def test_every_kernel_knows_every_activation_and_bias(
 ):
     skip_if_missing(kernel, layout, dtype)
     m, n, k = shape
-    x, gate, up = draw(m, k, n, "n" if layout == "n" else "k", dtype)
-    gate *= 3  # so that clamps and tails are met
-    up *= 3
+    x, *drawn_weights = draw(m, k, n, "n" if layout == "n" else "k", dtype)
+    # Larger, so that clamps and tails are met.
+    gate, up = ((3 * w.astype(cupy.float32)).astype(dtype) for w in drawn_weights)
     views = weights(layout, gate, up, kernel.gated)
     split = None if kernel in [case[0] for case in CASES] else Split(8, 1, 1)
     drawn = {"first": bias_of(cupy, n, dtype, 1), "second": bias_of(cupy, n, dtype, 3)}
