@@ -24,8 +24,6 @@ _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_ALGORITHM = -1
 # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: split-K sums stay FP32, as the contract says.
 _FULL_PRECISION_SUMS = 16
-
-
 #: What adds nothing, the sign of a zero included.
 _NOTHING = -0.0
 #: Activation -> y of gate and up, FP32 all three. `at_most` and `at_least` let NaN pass.
@@ -66,11 +64,9 @@ def swiglu(
     biases : (b_gate, b_up), or none
         (N,) cupy.ndarray, or None.
     """
-    cupy = cupy_module()
     activate = _activate(activation.name)
     b_gate, b_up = (_in_fp32(bias) for bias in biases or (None, None))
-    for block in _blocks(out, 2):
-        gate_product, up_product = cupy.empty((2, *out[block].shape), cupy.float32)
+    for block, (gate_product, up_product) in _blocks(out, 2):
         matmul(x[block], gate, gate_product)
         matmul(x[block], up, up_product)
         activate(
@@ -78,11 +74,15 @@ def swiglu(
         )
 
 
-def _blocks(out: Any, products: int) -> Iterator[slice]:
-    """Rows to compute at a time, so that so many FP32 products do not take too much memory."""
+def _blocks(out: Any, count: int) -> Iterator[tuple[slice, Any]]:
+    """Rows to compute at a time, and memory for so many FP32 products of them, always the same."""
+    cupy = cupy_module()
     m, n = out.shape
-    rows = max(1, min(m, PRODUCT_BYTES // (4 * products * n)))
-    return (slice(first, min(first + rows, m)) for first in range(0, m, rows))
+    rows = max(1, min(m, PRODUCT_BYTES // (4 * count * n)))
+    products = cupy.empty((count, rows, n), cupy.float32)
+    for first in range(0, m, rows):
+        block = slice(first, min(first + rows, m))
+        yield block, products[:, : block.stop - block.start]
 
 
 def _in_fp32(bias: Any) -> Any:
@@ -145,8 +145,7 @@ def matmul(
     cupy = cupy_module()
     if biases and biases[0] is not None:
         bias = _in_fp32(biases[0])
-        for block in _blocks(out, 1):
-            product = cupy.empty(out[block].shape, cupy.float32)
+        for block, (product,) in _blocks(out, 1):
             matmul(x[block], weight, product, workspace)
             _plus()(product, bias, out[block])
         return
