@@ -29,6 +29,8 @@ template <int kBlockM_, int kClusterM_>
 struct Traits {
   static constexpr int kBlockM = kBlockM_;
   static constexpr int kClusterM = kClusterM_;
+  static constexpr int kBlockN = 0;
+  static constexpr bool kFittedBoxes = true;
 };
 
 // Walks as one persistent cluster does: at(number) writes three integers.
@@ -67,7 +69,7 @@ int tiles(int m, int n, int raster_rows, int wide, int wide_width, int narrow_wi
     cuswiglu::TileCoord const tile = cuswiglu::Kernel<Traits>::tile_of(scheduler, number);
     out[0] = tile.m;
     out[1] = tile.n;
-    out[2] = tile.width;
+    out[2] = tile.box == wide_width ? tile.width : -1;  // boxes fit the launch's widest tiles
   });
 }
 """

@@ -15,13 +15,18 @@ from cuswiglu.variant import variants
 
 @pytest.fixture
 def sanitizer(tmp_path, monkeypatch):
-    """sanitizer(text, status): a compute-sanitizer that says this; gives the file of its calls."""
+    """sanitizer(text, status): a compute-sanitizer that says this; gives the file of its calls.
 
-    def make(text, status=0):
+    Of the launch that writes too far it says `of_overrun`.
+    """
+
+    def make(text, status=0, of_overrun=OVERRUN):
         calls, program = tmp_path / "calls", tmp_path / "compute-sanitizer"
         (tmp_path / "text").write_text(text)
+        (tmp_path / "overrun").write_text(of_overrun)
         program.write_text(
-            f'#!/bin/sh\necho "$@" >> {calls}\ncat {tmp_path / "text"}\nexit {status}\n'
+            f'#!/bin/sh\ncase "$@" in *--overrun) cat {tmp_path / "overrun"}; exit 9;; esac\n'
+            f'echo "$@" >> {calls}\ncat {tmp_path / "text"}\nexit {status}\n'
         )
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -31,6 +36,7 @@ def sanitizer(tmp_path, monkeypatch):
 
 
 CLEAN = "========= COMPUTE-SANITIZER\n12 launches\n========= ERROR SUMMARY: 0 errors\n"
+OVERRUN = "========= Invalid __global__ write of size 2 bytes\n========= ERROR SUMMARY: 64 errors\n"
 NO_HAZARDS = CLEAN.replace("ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards displayed")
 
 
@@ -43,6 +49,12 @@ def test_every_tool_runs_over_every_family(sanitizer, capsys):
     expected = {(tool, kernel.family) for tool in sanitize.TOOLS for kernel in variants()}
     assert {(call[1], call[-1]) for call in asked} == expected
     assert len(asked) == len(lines) - 1 == len(expected)
+
+
+def test_a_sanitizer_that_does_not_see_a_write_too_far_is_not_trusted(sanitizer, capsys):
+    sanitizer(CLEAN, of_overrun=CLEAN)
+    assert sanitize.main([]) == 1
+    assert "does not see a kernel that writes too far" in capsys.readouterr().out
 
 
 def test_every_entry_has_one_of_the_names_that_are_checked():

@@ -1,7 +1,8 @@
 """Run under compute-sanitizer: small launches with tails, of the families that are named.
 
 Of tiles every instance, layout and width; of decode kernels every instance and layout, one CTA and
-as many as share K. Prints how many launches there were.
+as many as share K. Prints how many launches there were. With --overrun, one that writes behind its
+result.
 """
 
 from __future__ import annotations
@@ -33,6 +34,17 @@ def decode_launches(families):
         if kernel.family in families:
             yield kernel, layout, Split(40, 1, kernel.ctas)
             yield kernel, layout, Split(72, 1 if kernel.gated else 8, 1)
+
+
+def overrun() -> None:
+    """One launch whose result has memory for half of its rows: what a sanitizer must find."""
+    kernel, layout = DECODE_CASES[0]
+    x, gate, up = (cupy.ones((64, 64), ml_dtypes.bfloat16) for _ in range(3))
+    memory = cupy.cuda.Memory(64 * 64)  # not of the pool, whose blocks are larger
+    out = cupy.ndarray((64, 64), ml_dtypes.bfloat16, cupy.cuda.MemoryPointer(memory, 0))
+    views = weights(layout, gate.T, up.T, kernel.gated)
+    launch(cupy, kernel, x, views, out, split=Split(40, 1, kernel.ctas))
+    cupy.cuda.runtime.deviceSynchronize()
 
 
 def main(families: Collection[str]) -> None:
@@ -67,4 +79,7 @@ def main(families: Collection[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if "--overrun" in sys.argv:
+        overrun()
+    else:
+        main(sys.argv[1:])
