@@ -88,7 +88,7 @@ _ENCODE = ctypes.CFUNCTYPE(
     ctypes.c_int,  # out-of-bounds fill
 )
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
-_BFLOAT16 = 9  # CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+_ELEMENTS = {"float16": 6, "bfloat16": 9}  # CU_TENSOR_MAP_DATA_TYPE_*
 _SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}  # span in bytes -> CU_TENSOR_MAP_SWIZZLE_*
 _L2_PROMOTION_256B = 3
 
@@ -265,8 +265,9 @@ class Driver:
         extents: tuple[int, int],
         row_bytes: int,
         box: tuple[int, int, int],
+        dtype: str,
     ) -> None:
-        """Write the 128-byte TMA descriptor of a row-major BF16 matrix.
+        """Write the 128-byte TMA descriptor of a row-major matrix.
 
         Parameters
         ----------
@@ -280,10 +281,11 @@ class Driver:
             From row to row.
         box : (int, int, int)
             Contiguous elements, rows, and the span of the swizzle in bytes (16: none).
+        dtype : "bfloat16" or "float16"
         """
         status = self._encode(
             destination,
-            _BFLOAT16,
+            _ELEMENTS[dtype],
             2,
             address,
             (ctypes.c_uint64 * 2)(*extents),

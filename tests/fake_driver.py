@@ -18,11 +18,14 @@ import pytest
 cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structures")
 Result = cuda.CUresult
 
-#: What an entry takes behind its operands, and in how many bytes: a kernel of tiles, which has a
-#: descriptor of each operand, and a decode kernel, which has out's address instead of the fourth.
-_SIZES, _AHEAD = {"m": 4, "n": 4, "k": 4}, {"weights_ahead": 4}
-TILE_INTEGERS = _SIZES | {"raster_rows": 4, "wide": 4, "wide_width": 4, "narrow_width": 4} | _AHEAD
-DECODE_INTEGERS = _SIZES | {"out_stride": 8, "rows": 4, "stages": 4} | _AHEAD
+#: What an entry takes behind its operands and the addresses of two biases, and in how many bytes: a
+#: kernel of tiles, which has a descriptor of each operand, and a decode kernel, which has out's
+#: address instead of the fourth. Alpha and limit are FP32.
+_SIZES, _LAST = {"m": 4, "n": 4, "k": 4}, {"weights_ahead": 4, "activation": 4}
+_FLOATS = {"alpha": 4, "limit": 4}
+_TILING = {"raster_rows": 4, "wide": 4, "wide_width": 4, "narrow_width": 4}
+TILE_INTEGERS = _SIZES | _TILING | _LAST | _FLOATS
+DECODE_INTEGERS = _SIZES | {"out_stride": 8, "rows": 4, "stages": 4} | _LAST | _FLOATS
 #: Shared memory of an SM, and what a CTA of it takes beyond its own.
 SM_BYTES, CTA_BYTES = 228 << 10, 1 << 10
 
@@ -57,7 +60,8 @@ class Launch:
     overlapping: bool  # programmatic dependent launch
     maps: tuple[TensorMap, ...]
     addresses: tuple[int, int, int, int]  # of x, gate, up and out, whether in a descriptor or not
-    named: dict[str, int]  # the integers, by the names they have in the kernels
+    biases: tuple[int, int]  # addresses, 0 where there is none
+    named: dict[str, float]  # the other arguments, by the names they have in the kernels
 
     @property
     def sizes(self):
@@ -182,7 +186,7 @@ class FakeDriver:
         """The operands and the integers, as the kernels declare them."""
         decode = function.entry.startswith("decode")
         declared = DECODE_INTEGERS if decode else TILE_INTEGERS
-        pointers = (ctypes.c_uint64 * (4 + len(declared))).from_address(arguments)
+        pointers = (ctypes.c_uint64 * (6 + len(declared))).from_address(arguments)
         described = pointers[:3] if decode else pointers[:4]
         assert all(pointer % 128 == 0 for pointer in described)
         maps = tuple(self.maps[_integer(pointer, 4)] for pointer in described)
@@ -207,9 +211,10 @@ class FakeDriver:
             overlapping=early is not None and early.programmaticStreamSerializationAllowed == 1,
             maps=maps,
             addresses=addresses,
+            biases=tuple(_integer(pointer, 8) for pointer in pointers[4:6]),
             named={
-                name: _integer(pointer, size)
-                for (name, size), pointer in zip(declared.items(), pointers[4:], strict=True)
+                name: _float(pointer) if name in _FLOATS else _integer(pointer, size)
+                for (name, size), pointer in zip(declared.items(), pointers[6:], strict=True)
             },
         )
 
@@ -247,6 +252,10 @@ def _integer(address, size):
     kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[size]
     assert address % size == 0
     return kind.from_address(address).value
+
+
+def _float(address):
+    return ctypes.c_float.from_address(address).value
 
 
 def run_in_threads(work, count=8):

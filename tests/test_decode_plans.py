@@ -205,6 +205,9 @@ def test_a_kernel_is_told_sizes_and_stride_and_split(gpu, kernel, split):
         "rows": split.rows,
         "stages": decode.layout(kernel, problem_of(kernel), split).stages,
         "weights_ahead": 1,
+        "activation": 0,
+        "alpha": 0,
+        "limit": 0,
     }
 
 

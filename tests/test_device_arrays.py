@@ -28,7 +28,7 @@ def test_a_view_of_a_cupy_array_says_where_and_how_it_lies(index):
 
 
 def test_a_cupy_array_of_another_dtype_is_refused():
-    words = "x must have dtype bfloat16, got float32"
+    words = "x must have dtype bfloat16 or float16, got float32"
     with pytest.raises(TypeError, match=words):
         arrays.view("x", on_device(np.zeros((2, 3), np.float32)))
 

@@ -189,24 +189,27 @@ def test_a_configuration_lets_a_kernel_start_early_only_where_asked(fake, overla
     ("columns", "span", "swizzle"),
     [(64, 128, 3), (32, 64, 2), (16, 32, 1), (72, 16, 0), (80, 16, 0), (64, 16, 0)],
 )
-def test_a_descriptor_swizzles_over_the_span_of_its_box(fake, columns, span, swizzle):
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_descriptor_swizzles_over_the_span_of_its_box(fake, columns, span, swizzle, dtype):
     memory = (ctypes.c_uint8 * 256)()
     destination = -(-ctypes.addressof(memory) // 128) * 128
-    Driver(fake).encode_tensor_map(destination, 0x1000, (200, 300), 416, (columns, 128, span))
+    box = columns, 128, span
+    Driver(fake).encode_tensor_map(destination, 0x1000, (200, 300), 416, box, dtype)
     (found,) = fake.maps
     assert (found.address, found.extents, found.row_bytes) == (0x1000, (200, 300), 416)
     assert (found.box, found.swizzle, found.element_strides) == ((columns, 128), swizzle, (1, 1))
-    bf16 = fake.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+    element = f"CU_TENSOR_MAP_DATA_TYPE_{dtype.upper()}"
     promotion = fake.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B
     # No interleave; elements beyond the extents are read as zero, as tails need.
-    assert (found.data_type, found.l2_promotion) == (int(bf16), int(promotion))
+    assert found.data_type == int(getattr(fake.CUtensorMapDataType, element))
+    assert found.l2_promotion == int(promotion)
     assert (found.interleave, found.fill) == (0, 0)
 
 
 def test_a_descriptor_that_the_driver_refuses_is_an_error_with_its_arguments(fake):
     driver = Driver(fake)
     with pytest.raises(DriverError, match=r"encoding a TMA descriptor \(error 1\)") as caught:
-        driver.encode_tensor_map(0x1000, 0x1008, (200, 300), 416, (64, 128, 128))
+        driver.encode_tensor_map(0x1000, 0x1008, (200, 300), 416, (64, 128, 128), "bfloat16")
     for word in ("0x1008", "(200, 300)", "416 bytes", "(64, 128, 128)"):
         assert word in str(caught.value)
 

@@ -96,16 +96,16 @@ def test_every_weight_layout_of_the_table_has_an_entry_and_there_are_no_others(n
 
 
 @pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
-def test_an_entry_takes_four_descriptors_and_the_integers_of_a_plan(name, major):
+def test_an_entry_takes_four_descriptors_two_addresses_and_the_numbers_of_a_plan(name, major):
     """What `plan._Arguments` packs, as the fake driver takes it apart."""
     found = cubin_files.parameter_bytes(name, KERNELS[name].entry(major))
-    assert found == [128] * 4 + [*TILE_INTEGERS.values()]
+    assert found == [128] * 4 + [8, 8] + [*TILE_INTEGERS.values()]
 
 
 @pytest.mark.parametrize(("name", "major"), DECODE_ENTRIES)
-def test_a_decode_entry_takes_three_descriptors_an_address_and_the_integers(name, major):
+def test_a_decode_entry_takes_three_descriptors_three_addresses_and_the_numbers(name, major):
     found = cubin_files.parameter_bytes(name, KERNELS[name].entry(major))
-    assert found == [128] * 3 + [8] + [*DECODE_INTEGERS.values()]
+    assert found == [128] * 3 + [8, 8, 8] + [*DECODE_INTEGERS.values()]
 
 
 @pytest.mark.parametrize(("name", "major"), ENTRIES)
@@ -201,11 +201,11 @@ def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, 
 def test_tma_boxes_tile_the_block(name):
     kernel = KERNELS[name]
     boxes = dict(kernel.boxes)
-    assert set(boxes) == {"x", "out"} | {f"weight_{major}" for major, _ in kernel.entries}
+    assert set(boxes) == {"x", "out"} | {f"weight_{major}" for major in kernel.layouts}
     assert boxes["x"] == (kernel.block_k, kernel.block_m, 128)
     assert kernel.block_m % boxes["out"][1] == 0
     slices = INSTANCE[name].slices
-    for major, _ in kernel.entries:
+    for major in kernel.layouts:
         box = boxes[f"weight_{major}"]
         if major == "n":
             assert box[1] == kernel.block_k // slices
