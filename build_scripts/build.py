@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
 OUTPUT = ROOT / "cuswiglu" / "cubins"
 ABLATED = ROOT / "build" / "ablations"
-MANIFEST_FORMAT = 4
+MANIFEST_FORMAT = 5
 HEADERS = (".cuh", ".hpp")
 NOTES = ".built.json"  # beside the cubins: what need not be compiled again
 
