@@ -65,79 +65,78 @@ struct Kernel {
     }
   }
 
-  // A thread's sums of column n of the result: gate's and up's, or two parts of one, whose bias the
-  // first of the ranks adds.
-  template <class One, class Other>
-  CUTLASS_DEVICE static void join(Asked const& asked, int n, int columns, int rank, One one,
-                                  Other other) {
-    constexpr int kTokens = Traits::kRowTokens;
-    if constexpr (!Traits::kGated) {
-      float const bias = rank == 0 ? bias_of(asked.bias_first, n, columns) : 0.0f;
-      CUTLASS_PRAGMA_UNROLL
-      for (int i = 0; i < kTokens; ++i) one(i) = one(i) + other(i) + bias;
-    } else if (asked.only_silu()) {
-      SiLU silu;
-      CUTLASS_PRAGMA_UNROLL
-      for (int i = 0; i < kTokens; ++i) one(i) = silu(one(i)) * other(i);
-    } else {
-      float const of_gate = bias_of(asked.bias_first, n, columns);
-      float const of_up = bias_of(asked.bias_second, n, columns);
-      Up const through(asked.activation, asked.limit);
-      Gate const gate(asked.activation, asked.alpha, asked.limit);
-      CUTLASS_PRAGMA_UNROLL
-      for (int i = 0; i < kTokens; ++i) {
-        one(i) = gate(one(i) + of_gate) * through(other(i) + of_up);
-      }
-    }
-  }
-
-  // kBoth: tiles have more than 64 rows.
+  // kBoth: tiles have more than 64 rows, of which a thread has two of its warpgroup's; else one.
   template <bool kBoth>
   CUTLASS_DEVICE static void consume(Cta const& cta, Arguments const& args, Element* out,
                                      Asked const& asked) {
+    constexpr int kHalves = kBoth ? 2 : 1;
+    constexpr int kTokens = Traits::kRowTokens;
     int const warpgroup = cutlass::canonical_warp_group_idx();
+    auto row_of = [&](int half) {
+      return kBoth ? warpgroup * Traits::kMmaRows + Store::row(half) : Store::row(warpgroup);
+    };
+    bool const biased = asked.biased();
     Stage stage;
     uint32_t exchanges = 0;
     CUTLASS_PRAGMA_NO_UNROLL
     for (int number = int(blockIdx.y); number < cta.items; number += int(gridDim.y)) {
       Item const item = cta.item(number, args.rows);
+      // Biases are loaded while the products run: once X is there, all before this kernel is done.
+      float bias_first[kHalves] = {}, bias_second[kHalves] = {};
+      if (biased) {
+        cta.barriers.full[stage.index].wait(stage.phase);
+        CUTLASS_PRAGMA_UNROLL
+        for (int half = 0; half < kHalves; ++half) {
+          int const n = item.n + row_of(half);
+          // The first of the ranks adds it.
+          if (cta.rank == 0) bias_first[half] = bias_of(asked.bias_first, n, args.n);
+          if (Traits::kGated) bias_second[half] = bias_of(asked.bias_second, n, args.n);
+        }
+      }
       auto first = Loop::accumulators(), second = Loop::accumulators();
       Loop::template multiply<kBoth>(cta, stage, warpgroup, first, second);
       typename Store::Target const to{out + item.token * args.out_stride + item.n, args.out_stride,
                                       min(args.rows, args.n - item.n),
                                       min(Traits::kTokens, args.m - item.token)};
       bool const last = number + int(gridDim.y) >= cta.items;
-      auto write = [&](auto halves, auto row_of, auto get) {
-        if (!Traits::kGated && cta.ranks > 1) {
-          Store::template reduce<halves>(cta, to, exchanges, last, row_of, get);
-          return;
-        }
-        CUTLASS_PRAGMA_UNROLL
-        for (int half = 0; half < halves; ++half) {
-          Store::store(to, row_of(half), [&](int i) { return get(half, i); });
-        }
-      };
-      // one(half, i) and other(half, i): a thread's sums. The first become the results.
-      auto finish = [&](auto halves, auto row_of, auto one, auto other) {
-        CUTLASS_PRAGMA_UNROLL
-        for (int half = 0; half < halves; ++half) {
-          join(asked, item.n + row_of(half), args.n, cta.rank,
-               [&](int i) -> float& { return one(half, i); },
-               [&](int i) { return other(half, i); });
-        }
-        write(halves, row_of, [&](int half, int i) { return one(half, i); });
-      };
+      // A thread's sums: of gate and of up, or two parts of one.
+      float one[kHalves][kTokens], other[kHalves][kTokens];
       if constexpr (kBoth) {
-        finish(Int<2>{}, [&](int half) { return warpgroup * Traits::kMmaRows + Store::row(half); },
-               [&](int half, int i) -> float& { return first(Store::accumulator(i, half)); },
-               [&](int half, int i) {
-          return Traits::kGated ? second(Store::accumulator(i, half)) : 0.0f;
+        CUTLASS_PRAGMA_UNROLL
+        for (int half = 0; half < kHalves; ++half) {
+          CUTLASS_PRAGMA_UNROLL
+          for (int i = 0; i < kTokens; ++i) {
+            int const at = Store::accumulator(i, half);
+            one[half][i] = first(at);
+            other[half][i] = Traits::kGated ? second(at) : 0.0f;
+          }
+        }
+      } else {
+        Store::exchange(cta, warpgroup, first, one[0], other[0]);
+      }
+      if constexpr (!Traits::kGated) {
+        auto sum = [&](int half, int i) { return one[half][i] + other[half][i] + bias_first[half]; };
+        if (cta.ranks > 1) {
+          Store::template reduce<kHalves>(cta, to, exchanges, last, row_of, sum);
+        } else {
+          Store::template store<kHalves>(to, row_of, sum);
+        }
+      } else if (asked.only_silu()) {
+        SiLU silu;
+        Store::template store<kHalves>(to, row_of, [&](int half, int i) {
+          return silu(one[half][i]) * other[half][i];
         });
       } else {
-        typename Store::Row one, other;
-        Store::exchange(cta, warpgroup, first, one, other);
-        finish(Int<1>{}, [&](int) { return Store::row(warpgroup); },
-               [&](int, int i) -> float& { return one[i]; }, [&](int, int i) { return other[i]; });
+        CUTLASS_PRAGMA_UNROLL
+        for (int half = 0; half < kHalves; ++half) {
+          CUTLASS_PRAGMA_UNROLL
+          for (int i = 0; i < kTokens; ++i) {
+            one[half][i] += bias_first[half];
+            other[half][i] += bias_second[half];
+          }
+          activate<kTokens>(asked.activation, asked.coefficients, one[half], other[half]);
+        }
+        Store::template store<kHalves>(to, row_of, [&](int half, int i) { return one[half][i]; });
       }
     }
   }
@@ -182,9 +181,11 @@ struct Kernel {
            __grid_constant__ cute::TmaDescriptor const tma_second, NAME##_traits::Element* out,   \
            NAME##_traits::Element const* bias_first, NAME##_traits::Element const* bias_second,   \
            int m, int n, int k, long long out_stride, int rows, int stages, int weights_ahead,    \
-           int activation, float alpha, float limit) {                                            \
+           int activation, float linear, float cubic, float constant, float least, float most,    \
+           float up_limit, float up_constant) {                                                   \
     cuswiglu::decode::Kernel<NAME##_traits>::run(                                                 \
         {tma_x, tma_first, tma_second}, out,                                                      \
         {m, n, k, out_stride, rows, stages, weights_ahead},                                       \
-        {cuswiglu::Activation(activation), alpha, limit, bias_first, bias_second});               \
+        {cuswiglu::Activation(activation),                                                        \
+         {linear, cubic, constant, least, most, up_limit, up_constant}, bias_first, bias_second}); \
   }

@@ -1,6 +1,6 @@
-// The epilogue of all that is not only SiLU: biases, other activations. Slow and small: one piece of
-// code takes a thread's accumulators of eight columns after eight columns, where epilogue.cuh has
-// code for each. In pingpong kernels the other warpgroup's products hide it.
+// The epilogue of all that is not only SiLU: biases, other activations. One piece of code takes a
+// thread's accumulators of some columns after those of some others, where epilogue.cuh has code for
+// each: else every activation would double the kernels.
 #pragma once
 
 #include "activation.cuh"
@@ -13,17 +13,21 @@ template <class Traits>
 struct GatedStore {
   using Element = typename Traits::Element;
   using Asked = Gating<Element>;
-  // Of one weight a thread has, of 64 rows and 8 columns, two columns of two rows.
-  static constexpr int kGroup = 4;
   static constexpr bool kTurns = Traits::kPacking == 1;  // gate and up, by single columns
   static_assert(Traits::kPacking == 0 || kTurns || Traits::kPacking == 8,
                 "gate and up take turns by WGMMA's columns");
+  // Of one weight a thread has, of 64 rows and 8 columns, two columns of two rows.
+  static constexpr int kGroup = 4;
+  // Groups taken at a time: more, and registers run out; fewer wait for each other's arithmetic.
+  static constexpr int kGroups = 2;
+  static constexpr int kCount = kGroups * kGroup;
+  static constexpr int kColumns = kGroups * 8;
+  static_assert(Traits::kOutBoxN % kColumns == 0, "they share a box");
 
-  // A thread's sums of 8 columns of the result (of 4 if kTurns: then `first` has gate's and up's by
-  // turns, of as many columns more in `second`).
+  // A thread's sums. If kTurns, `first` has gate's and up's by turns, and `second` those behind.
   struct Sums {
-    float first[kGroup];   // gate's, or the only weight's
-    float second[kGroup];  // up's
+    float first[kCount];   // gate's, or the only weight's
+    float second[kCount];  // up's
   };
 
   // f(Int<i>) for the i of [kFirst, kEnd) that `i` is.
@@ -41,21 +45,21 @@ struct GatedStore {
     }
   }
 
-  // Of columns [8 group, 8 group + 8) and of row block m. Sync has up's apart, in `up`.
+  // Of columns [8 group, 8 group + kColumns) and of row block m. Sync has up's apart, in `up`.
   template <int kWidth, class Accumulators>
-  CUTLASS_DEVICE static Sums sums(Accumulators const& accum, Accumulators const& up, int group,
-                                  int m) {
+  CUTLASS_DEVICE static void take(Accumulators const& accum, Accumulators const& up, int group,
+                                  int m, Sums& taken) {
     using Width = typename Traits::template Width<kWidth>;
-    constexpr int kGroups = kWidth / 8;
+    constexpr int kPlaces = kWidth / 8 - kGroups + 1;
     constexpr int kRowBlocks = Traits::kWarpgroupM / Traits::kMmaM;
-    Sums taken;
-    pick<0, kGroups * kRowBlocks>(m * kGroups + group, [&](auto number) {
-      constexpr int kBlock = number / kGroups, kAt = number % kGroups * kGroup;
+    pick<0, kPlaces * kRowBlocks>(m * kPlaces + group, [&](auto number) {
+      constexpr int kBlock = number / kPlaces, kAt = number % kPlaces * kGroup;
       CUTLASS_PRAGMA_UNROLL
-      for (int i = 0; i < kGroup; ++i) {
+      for (int i = 0; i < kCount; ++i) {
         if constexpr (Traits::kFamily == Family::Interleave) {
-          taken.first[i] = accum(2 * kAt + i, kBlock, 0);
-          taken.second[i] = accum(2 * kAt + kGroup + i, kBlock, 0);
+          int const at = 2 * kAt + i / kGroup * 2 * kGroup + i % kGroup;
+          taken.first[i] = accum(at, kBlock, 0);
+          taken.second[i] = accum(at + kGroup, kBlock, 0);
         } else {
           taken.first[i] = accum(kAt + i, kBlock, 0);
           if constexpr (Traits::kTwoPasses) {
@@ -70,7 +74,37 @@ struct GatedStore {
         }
       }
     });
-    return taken;
+    if constexpr (kTurns) {  // gate's all to first, up's to second, columns in the others' order
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < kCount; i += kGroup) {
+        float const up_low = taken.first[i + 1], up_high = taken.first[i + 3];
+        float const gate_low = taken.second[i], gate_high = taken.second[i + 2];
+        taken.second[i] = up_low;
+        taken.second[i + 2] = up_high;
+        taken.first[i + 1] = gate_low;
+        taken.first[i + 3] = gate_high;
+      }
+    }
+  }
+
+  // The column of a sum in its group.
+  CUTLASS_DEVICE static int column_of(int i) {
+    int const pair = int(threadIdx.x) % 4;
+    return i / kGroup * 8 + (kTurns ? pair + i % 2 * 4 : 2 * pair + i % 2);
+  }
+
+  // Adds the biases of columns [n, n + kColumns) of `columns`.
+  CUTLASS_DEVICE static void add(Element const* bias, int n, int columns, float* sums) {
+    if (bias == nullptr) return;
+    CUTLASS_PRAGMA_UNROLL
+    for (int i = 0; i < kCount; i += kGroup) {
+      float const one = bias_of(bias, n + column_of(i), columns);
+      float const two = bias_of(bias, n + column_of(i + 1), columns);
+      sums[i] += one;
+      sums[i + 1] += two;
+      sums[i + 2] += one;
+      sums[i + 3] += two;
+    }
   }
 
   // Stores a tile as Epilogue::store does, of which `row` and `column` are the first.
@@ -82,45 +116,31 @@ struct GatedStore {
     constexpr int kBox = Traits::kOutBoxN;
     constexpr int kBoxes = (kWidth + kBox - 1) / kBox;
     constexpr int kRowBlocks = Traits::kWarpgroupM / Traits::kMmaM;
-    int const thread = int(threadIdx.x) % 128;
+    int const row_in_box = int(threadIdx.x) % 128 / 32 * 16 + int(threadIdx.x) % 32 / 4;
     CUTLASS_PRAGMA_NO_UNROLL
     for (int number = 0; number < kRowBlocks * kBoxes; ++number, ++stored) {
       int const m = number / kBoxes;
       int const first = min(number % kBoxes * kBox, kWidth - kBox);
       Element* buffer = smem_out + stored % Traits::kOutStages * (Traits::kMmaM * kBox);
+      auto s_out = cute::as_position_independent_swizzle_tensor(
+          cute::make_tensor(cute::make_smem_ptr(buffer), typename Traits::SmemLayoutOut{}));
       CUTLASS_PRAGMA_NO_UNROLL
-      for (int group = 0; group < kBox; group += 8) {
-        Sums const taken = sums<kWidth>(accum, up, (first + group) / 8, m);
-        put(taken, asked, column + first + group, columns, buffer, group, thread);
+      for (int part = 0; part < kBox; part += kColumns) {
+        Sums taken;
+        take<kWidth>(accum, up, (first + part) / 8, m, taken);
+        int const n = column + first + part;
+        add(asked.bias_first, n, columns, taken.first);
+        if constexpr (Traits::kFamily != Family::Plain) {
+          add(asked.bias_second, n, columns, taken.second);
+          activate<kCount>(asked.activation, asked.coefficients, taken.first, taken.second);
+        }
+        CUTLASS_PRAGMA_UNROLL
+        for (int i = 0; i < kCount; ++i) {
+          s_out(row_in_box + i % kGroup / 2 * 8, part + column_of(i)) = Element(taken.first[i]);
+        }
       }
       Epilogue<Traits>::store_box(buffer, consumer, column + first, row + m * Traits::kMmaM,
                                   tma_out);
-    }
-  }
-
-  // To the buffer of a box, columns [group, group + 8), which are [n, n + 8) of `columns`.
-  CUTLASS_DEVICE static void put(Sums const& taken, Asked const& asked, int n, int columns,
-                                 Element* buffer, int group, int thread) {
-    Gate const gate(asked.activation, asked.alpha, asked.limit);
-    Up const through(asked.activation, asked.limit);
-    auto s_out = cute::as_position_independent_swizzle_tensor(
-        cute::make_tensor(cute::make_smem_ptr(buffer), typename Traits::SmemLayoutOut{}));
-    int const row = thread / 32 * 16 + thread % 32 / 4;
-    CUTLASS_PRAGMA_UNROLL
-    for (int j = 0; j < 2; ++j) {
-      int const at = kTurns ? thread % 4 + 4 * j : thread % 4 * 2 + j;
-      float const of_first = bias_of(asked.bias_first, n + at, columns);
-      float const of_second = bias_of(asked.bias_second, n + at, columns);
-      CUTLASS_PRAGMA_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        float const* four = j == 0 ? taken.first : taken.second;
-        float const first = kTurns ? four[2 * half] : taken.first[2 * half + j];
-        float const second = kTurns ? four[2 * half + 1] : taken.second[2 * half + j];
-        float const y = Traits::kFamily == Family::Plain
-                            ? first + of_first
-                            : gate(first + of_first) * through(second + of_second);
-        s_out(row + 8 * half, group + at) = Element(y);
-      }
     }
   }
 };

@@ -303,9 +303,11 @@ struct Kernel {
            __grid_constant__ cute::TmaDescriptor const tma_out,                                   \
            NAME##_traits::Element const* bias_first, NAME##_traits::Element const* bias_second,   \
            int m, int n, int k, int raster_rows, int wide, int wide_width, int narrow_width,      \
-           int weights_ahead, int activation, float alpha, float limit) {                         \
+           int weights_ahead, int activation, float linear, float cubic, float constant,          \
+           float least, float most, float up_limit, float up_constant) {                          \
     cuswiglu::Kernel<NAME##_traits>::run(                                                         \
         {tma_x, tma_first, tma_second}, tma_out,                                                  \
         {m, n, k, raster_rows, wide, wide_width, narrow_width, weights_ahead},                    \
-        {cuswiglu::Activation(activation), alpha, limit, bias_first, bias_second});               \
+        {cuswiglu::Activation(activation),                                                        \
+         {linear, cubic, constant, least, most, up_limit, up_constant}, bias_first, bias_second}); \
   }
