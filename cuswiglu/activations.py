@@ -1,7 +1,8 @@
 """Activations: what is done to gate and up in FP32, once they are multiplied out.
 
 All but the clamped SwiGLU are y = act(gate) * up. To add one, give it a line in `NAMED`, and lines
-in backends/cublas.py, jax/plain.py and the kernels.
+in backends/cublas.py and jax/plain.py. The kernels compute all that are x * sigmoid(a x + b x^3)
+from coefficients; what is not needs code of its own there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,29 @@ Array = Any
 
 
 @dataclass(frozen=True)
+class Coefficients:
+    """What a kernel computes: G(gate) * (U(up) + up_constant).
+
+    G(x) is x * sigmoid(linear * x + cubic * x^3 + constant), x between `least` and `most`; U is up
+    between -up_limit and up_limit. GELU has its own G.
+    """
+
+    linear: float = 1.0
+    cubic: float = 0.0
+    constant: float = 0.0
+    least: float = -math.inf
+    most: float = math.inf
+    up_limit: float = math.inf
+    up_constant: float = 0.0
+
+    def for_kernels(self) -> tuple[float, ...]:
+        """In the kernels' order; 1 / (1 + 2^x) is what they have for the sigmoid."""
+        linear = max(-_FP32_LARGEST, min(-LOG2_E * self.linear, _FP32_LARGEST))
+        exponent = linear, -LOG2_E * self.cubic, -LOG2_E * self.constant
+        return *exponent, self.least, self.most, self.up_limit, self.up_constant
+
+
+@dataclass(frozen=True)
 class Named:
     """An activation that is asked for by its name.
 
@@ -22,7 +46,8 @@ class Named:
     ----------
     name : str
     code : int
-        What the kernels call it.
+        How the kernels compute it: 0 by code for SiLU alone, 1 GELU's, 2 from the coefficients.
+    coefficients : Coefficients
     alpha, limit : float
         Of no use to it; 0.
     gate : function of xp, gate
@@ -31,6 +56,7 @@ class Named:
 
     name: str
     code: int
+    coefficients: Coefficients = field(compare=False, repr=False)
     gate: Callable[[Any, Array], Array] = field(compare=False, repr=False)
     alpha: ClassVar[float] = 0.0
     limit: ClassVar[float] = 0.0
@@ -65,7 +91,7 @@ class ClampedSwiGLU:
     alpha: float = 1.702
     limit: float = 7.0
     name: ClassVar[str] = "clamped"
-    code: ClassVar[int] = 4
+    code: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         for name in ("alpha", "limit"):
@@ -76,6 +102,13 @@ class ClampedSwiGLU:
             raise ValueError(
                 f"limit must be more than 0 and finite in FP32, or math.inf, got {self.limit}"
             )
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """For the kernels."""
+        return Coefficients(
+            linear=self.alpha, most=self.limit, up_limit=self.limit, up_constant=1.0
+        )
 
     def __call__(self, xp: Any, gate: Array, up: Array) -> Array:
         """Of gate and up, in their precision; xp is numpy or cupy, as the arrays are."""
@@ -90,6 +123,7 @@ _FP32_LARGEST = (2 - 2**-23) * 2.0**127
 _FP32_NEXT_TO_NOTHING = 2.0**-150  # and less is rounded to 0
 #: tanh's argument over x + `TANH_CUBE` x^3.
 TANH_SCALE, TANH_CUBE = math.sqrt(2 / math.pi), 0.044715
+LOG2_E = math.log2(math.e)
 
 
 def _number(name: str, value: Any) -> float:
@@ -124,14 +158,16 @@ def _relu(xp: Any, gate: Array) -> Array:
     return xp.maximum(gate, 0)
 
 
-SILU = Named("silu", 0, _silu)
+_TANH = Coefficients(2 * TANH_SCALE, cubic=2 * TANH_SCALE * TANH_CUBE)
+_RELU = Coefficients(constant=math.inf, least=0.0)  # max(x, 0) times 1
+SILU = Named("silu", 0, Coefficients(), _silu)
 NAMED = {
     one.name: one
     for one in (
         SILU,
-        Named("gelu", 1, _gelu),
-        Named("gelu_tanh", 2, _gelu_tanh),
-        Named("relu", 3, _relu),
+        Named("gelu", 1, Coefficients(), _gelu),
+        Named("gelu_tanh", 2, _TANH, _gelu_tanh),
+        Named("relu", 2, _RELU, _relu),
     )
 }
 

@@ -70,7 +70,8 @@ class Sm90Plan:
             for operand, box in zip(operands, made.boxes, strict=False)
         ]
         activation = problem.activation
-        of_activation = activation.code, _bits(activation.alpha), _bits(activation.limit)
+        coefficients = map(_bits, activation.coefficients.for_kernels())
+        of_activation = activation.code, *coefficients
         self._ahead = len(made.integers)
         self._arguments = _Arguments(
             descriptors, (*made.integers, int(weights_ahead), *of_activation)

@@ -13,16 +13,29 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+
+from cuswiglu import activations
 
 cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structures")
 Result = cuda.CUresult
 
 #: What an entry takes behind its operands and the addresses of two biases, and in how many bytes: a
 #: kernel of tiles, which has a descriptor of each operand, and a decode kernel, which has out's
-#: address instead of the fourth. Alpha and limit are FP32.
+#: address instead of the fourth. The last ones are FP32.
 _SIZES, _LAST = {"m": 4, "n": 4, "k": 4}, {"weights_ahead": 4, "activation": 4}
-_FLOATS = {"alpha": 4, "limit": 4}
+_COEFFICIENTS = ("linear", "cubic", "constant", "least", "most", "up_limit", "up_constant")
+_FLOATS = dict.fromkeys(_COEFFICIENTS, 4)
+
+
+def coefficients(activation="silu"):
+    """What a kernel is told of an activation, by the names it has for them."""
+    values = activations.find(activation).coefficients.for_kernels()
+    return {name: float(np.float32(v)) for name, v in zip(_COEFFICIENTS, values, strict=True)}
+
+
+COEFFICIENTS = coefficients()  # of SiLU, and of what has no activation
 _TILING = {"raster_rows": 4, "wide": 4, "wide_width": 4, "narrow_width": 4}
 TILE_INTEGERS = _SIZES | _TILING | _LAST | _FLOATS
 DECODE_INTEGERS = _SIZES | {"out_stride": 8, "rows": 4, "stages": 4} | _LAST | _FLOATS

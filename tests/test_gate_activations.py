@@ -11,6 +11,7 @@ import pytest
 from calls import FUNCTIONS, call, check_refused, good
 from compiled import DECODE_GATED, GATED
 from device_arrays import on_device
+from fake_driver import coefficients
 from host_arrays import bits, draw, full, poisoned
 from problems import problem
 from special_values import BF16
@@ -22,7 +23,7 @@ from cuswiglu.backends import cublas, reference
 
 BY_ACTIVATION = pytest.mark.parametrize("activation", fp64.ACTIVATIONS, ids=str)
 BY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS)
-CODES = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, ClampedSwiGLU(0.5, 3): 4}
+CODES = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 2, ClampedSwiGLU(0.5, 3): 2}
 BY_CODE = pytest.mark.parametrize("activation", CODES, ids=str)
 
 
@@ -119,16 +120,29 @@ def test_a_kernel_is_told_the_activation(gpu, kernel, activation):
     x, gate, up = (on_device(array) for array in draw(4, 64, 96))
     cuswiglu.swiglu(x, gate, up, activation=activation, variant=kernel.name)
     named = gpu.driver.launches[-1].named
-    numbers = (0.5, 3) if isinstance(activation, ClampedSwiGLU) else (0, 0)
     assert named["activation"] == CODES[activation]
-    assert (named["alpha"], named["limit"]) == numbers
+    assert coefficients(activation).items() <= named.items()
 
 
-def test_alpha_and_limit_are_fp32(gpu):
+@pytest.mark.parametrize("activation", [one for one in fp64.ACTIVATIONS if one != "gelu"], ids=str)
+def test_the_kernels_formula_with_what_they_are_told_is_the_activation(activation):
+    told = coefficients(activation)
+    gate, up = np.meshgrid(np.linspace(-12, 12, 97), np.linspace(-9, 9, 13))
+    x = np.clip(gate, told["least"], told["most"])
+    exponent = told["linear"] * x + told["cubic"] * x**3 + told["constant"]
+    through = np.clip(up, -told["up_limit"], told["up_limit"]) + told["up_constant"]
+    found = x / (1 + 2**exponent) * through
+    # The reference of GELU by tanh loses its own small tails.
+    expected = fp64.ACTIVATIONS[activation](gate, up)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-13)
+
+
+def test_an_alpha_as_large_as_fp32_allows_stays_finite(gpu):
     x, gate, up = (on_device(array) for array in draw(4, 64, 96))
-    cuswiglu.swiglu(x, gate, up, activation=ClampedSwiGLU(1.702, math.inf))
+    cuswiglu.swiglu(x, gate, up, activation=ClampedSwiGLU(3.4e38, math.inf))
     named = gpu.driver.launches[-1].named
-    assert (named["alpha"], named["limit"]) == (float(np.float32(1.702)), math.inf)
+    assert np.isfinite(named["linear"])
+    assert (named["most"], named["up_limit"]) == (math.inf, math.inf)
 
 
 @pytest.mark.usefixtures("any_evenness")
@@ -149,12 +163,9 @@ def test_calls_that_differ_in_the_activation_alone_do_not_share_what_is_kept(gpu
     for activation in asked:
         call(function, **arguments, activation=activation)
     step = 1 if function == "swiglu" else 2
-    found = [
-        tuple(launch.named[name] for name in ("activation", "alpha", "limit"))
-        for launch in gpu.driver.launches[::step]
-    ]
-    meant = [activations.find(activation) for activation in asked]
-    assert found == [(one.code, one.alpha, one.limit) for one in meant]
+    for activation, launch in zip(asked, gpu.driver.launches[::step], strict=True):
+        assert launch.named["activation"] == activations.find(activation).code
+        assert coefficients(activation).items() <= launch.named.items()
 
 
 def test_weights_of_a_layer_are_loaded_ahead_whatever_the_activation(gpu):
@@ -164,7 +175,7 @@ def test_weights_of_a_layer_are_loaded_ahead_whatever_the_activation(gpu):
     for _ in range(2):
         layer(arguments["x"])
     first = gpu.driver.launches[-2 if len(gpu.driver.launches) == 4 else -1].named
-    assert (first["weights_ahead"], first["activation"], first["alpha"]) == (1, 4, 0.5)
+    assert (first["weights_ahead"], first["activation"], first["most"]) == (1, 2, 3)
 
 
 @BY_CODE

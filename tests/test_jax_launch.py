@@ -7,10 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 from compiled import GATED, PLAIN, pretend_compiled, with_f16
-from fake_driver import Result, cuda, run_in_threads
+from fake_driver import COEFFICIENTS, Result, coefficients, cuda, run_in_threads
 from host_arrays import poisoned
 from xla_frames import FakeXla
 
+from cuswiglu import ClampedSwiGLU
 from cuswiglu.cache import Cache
 from cuswiglu.jax import launch
 from cuswiglu.jax.launch import Description
@@ -76,8 +77,8 @@ def test_kernels_are_told_the_activation_and_where_biases_lie(gpu):
     first, second = gpu.driver.launches
     assert first.biases == (0, b_up.ctypes.data)
     assert second.biases == (b_down.ctypes.data, 0)
-    told = [first.named[name] for name in ("activation", "alpha", "limit")]
-    assert told == [4, 0.5, float("inf")]
+    told = {name: first.named[name] for name in COEFFICIENTS}
+    assert told == coefficients(ClampedSwiGLU(0.5, float("inf")))
     assert second.named["activation"] == 0
 
 
