@@ -167,15 +167,13 @@ def test_an_entry_that_the_cubin_lacks_is_named(fake):
 
 def launching(driver):
     """run(address, stream) launches a kernel with one operand, whose descriptor it encodes."""
-    memory = AlignedMemory(8 * (4 + len(TILE_INTEGERS) + 1) + 128)
-    values = ctypes.c_uint64 * (4 + len(TILE_INTEGERS))
-    pointers = values.from_address(memory.address)
-    integer = memory.address + 8 * len(pointers)
-    descriptor = AlignedMemory(128)
+    count = 4 + len(TILE_INTEGERS)
+    memory, descriptor = AlignedMemory(8 * (count + 1)), AlignedMemory(128)
+    pointers = (ctypes.c_uint64 * count).from_address(memory.address)
 
     def point_at(addresses):
         driver.encode_tensor_map(descriptor.address, addresses[0], (64, 64), 128, (64, 64, 128))
-        pointers[:] = [descriptor.address] * 4 + [integer] * len(TILE_INTEGERS)
+        pointers[:] = [descriptor.address] * 4 + [memory.address + 8 * count] * len(TILE_INTEGERS)
 
     config = driver.config((1, 1), (1, 1), 384, 1024)
     run = driver.launcher(config, load(driver), memory.address, point_at)
