@@ -17,6 +17,9 @@ from .arrays import ArrayView, Device
 from .biases import Biases
 
 TMA_ALIGNMENT = 16  # bytes: of base addresses and of row strides (CUDA driver API, tensor maps)
+#: Rows and columns of a matrix: TMA's coordinates are of 32 bits with a sign, as are the kernels'
+#: integers, and go up to the end of a last tile.
+TMA_EXTENT = 2**31 - 1024
 ELEMENT_BYTES = 2
 
 
@@ -48,6 +51,12 @@ class Operand:
                 f"TMA needs a multiple of {TMA_ALIGNMENT}: pass {self.name} contiguous, or with "
                 f"rows padded to a multiple of {elements} elements"
             )
+        for count, of in ((self.rows, "rows"), (self.columns, "columns")):
+            if count > TMA_EXTENT:
+                return (
+                    f"{self.name} has {count} {of}, TMA counts up to {TMA_EXTENT}: pass "
+                    f"{self.name} in parts"
+                )
         return None
 
 

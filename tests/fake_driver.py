@@ -91,7 +91,11 @@ class Function:
 
 @dataclass
 class FakeDriver:
-    """What `cuswiglu.driver` calls. `failing` maps a function's name to the status it returns."""
+    """What `cuswiglu.driver` calls. `failing` maps a function's name to the status it returns.
+
+    `contexts.current` is a thread's context: the primary one of the current device, unless it is
+    set to another, or to 0 for a thread that has none.
+    """
 
     current_device: object = lambda: 0
     version: int = 12090
@@ -105,6 +109,7 @@ class FakeDriver:
     capture_mode: object = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
     def __post_init__(self):
+        self.contexts = threading.local()
         self._encoder = _ENCODER(self._encode)  # kept: C code calls it
         self._lock = threading.Lock()
 
@@ -153,6 +158,19 @@ class FakeDriver:
     def cuDeviceGetName(self, length, device):  # noqa: N802
         return self._return("cuDeviceGetName", device, self.name.ljust(length, b"\0"))
 
+    def cuDevicePrimaryCtxRetain(self, device):  # noqa: N802
+        return self._return("cuDevicePrimaryCtxRetain", device, _primary(device))
+
+    def _context(self):
+        return self.contexts.__dict__.get("current", _primary(max(0, self.current_device())))
+
+    def cuCtxGetCurrent(self):  # noqa: N802
+        return self._return("cuCtxGetCurrent", None, self._context())
+
+    def cuCtxSetCurrent(self, context):  # noqa: N802
+        self.contexts.current = context
+        return self._return("cuCtxSetCurrent", context)
+
     def cuThreadExchangeStreamCaptureMode(self, mode):  # noqa: N802
         before, self.capture_mode = self.capture_mode, mode
         return self._return("cuThreadExchangeStreamCaptureMode", mode, before)
@@ -167,6 +185,8 @@ class FakeDriver:
         return self._return("cuLibraryGetKernel", name.decode(), name.decode())
 
     def cuKernelGetFunction(self, kernel):  # noqa: N802
+        if self._context() == 0:
+            return (Result.CUDA_ERROR_INVALID_CONTEXT, None)
         function = Function(kernel, self.current_device())
         return self._return("cuKernelGetFunction", (kernel, function.device), function)
 
@@ -183,7 +203,11 @@ class FakeDriver:
         return self._return("cuOccupancyMaxActiveClusters", function.entry, ctas // size)
 
     def cuLaunchKernelEx(self, config, function, arguments, extra):  # noqa: N802
+        if self._context() == 0:
+            return (Result.CUDA_ERROR_INVALID_CONTEXT,)
         launch = self._launch(config, function, arguments)
+        if self._context() != _primary(max(0, function.device)):
+            return (Result.CUDA_ERROR_INVALID_HANDLE,)
         if function.device != launch.device:
             return (Result.CUDA_ERROR_INVALID_HANDLE,)
         if launch.shared_bytes > function.shared_bytes:
@@ -251,6 +275,8 @@ class FakeDriver:
         )
         self.calls.append(("cuTensorMapEncodeTiled", record))
         time.sleep(0)  # lets other threads in, where a lock is missing
+        if self._context() == 0:
+            return int(Result.CUDA_ERROR_INVALID_CONTEXT)
         if "cuTensorMapEncodeTiled" in self.failing or not fine:
             return int(Result.CUDA_ERROR_INVALID_VALUE)
         with self._lock:
@@ -259,6 +285,10 @@ class FakeDriver:
         ctypes.memset(destination, 0xFF, 128)
         ctypes.c_uint32.from_address(destination).value = number
         return 0
+
+
+def _primary(device):
+    return 0xC0DE00 + device
 
 
 def _integer(address, size):

@@ -6,10 +6,11 @@ import ctypes
 import functools
 
 import pytest
-from fake_driver import FakeDriver, Result, run_in_threads
+from fake_driver import TILE_INTEGERS, FakeDriver, Result, run_in_threads
 from processes import printed
 
 from cuswiglu import driver as driver_module
+from cuswiglu.descriptors import AlignedMemory
 from cuswiglu.driver import Driver, DriverError, _Process, check
 from cuswiglu.select import DeviceInfo
 
@@ -159,6 +160,68 @@ def test_a_failure_to_load_says_what_failed_and_can_be_retried(fake, function):
 def test_an_entry_that_the_cubin_lacks_is_named(fake):
     with pytest.raises(DriverError, match="finding missing_k: CUDA_ERROR_NOT_FOUND"):
         load(Driver(fake), "missing_k")
+
+
+# Contexts
+
+
+def launching(driver):
+    """run(address, stream) launches a kernel with one operand, whose descriptor it encodes."""
+    count = 4 + len(TILE_INTEGERS)
+    memory, descriptor = AlignedMemory(8 * (count + 1)), AlignedMemory(128)
+    pointers = (ctypes.c_uint64 * count).from_address(memory.address)
+
+    def point_at(addresses):
+        driver.encode_tensor_map(descriptor.address, addresses[0], (64, 64), 128, (64, 64, 128))
+        pointers[:] = [descriptor.address] * 4 + [memory.address + 8 * count] * len(TILE_INTEGERS)
+
+    config = driver.config((1, 1), (1, 1), 384, 1024)
+    run = driver.launcher(config, load(driver), memory.address, point_at)
+    return lambda address, stream=0: run((address,), stream)
+
+
+def test_a_thread_that_has_not_used_cuda_loads_and_launches(fake):
+    driver = Driver(fake)
+    run = launching(driver)
+
+    def work(number):
+        fake.contexts.current = 0
+        if number % 2:
+            load(driver, "entry_n")
+        run(0x1000 * (number + 1))
+        return fake.contexts.current
+
+    found = [run_in_threads(lambda _, number=number: work(number), 1)[0] for number in range(4)]
+    assert len(fake.launches) == 4
+    assert set(found) == {fake.cuCtxGetCurrent()[1]}
+
+
+def test_a_thread_without_a_context_launches_on_the_addresses_of_the_last_call(fake):
+    """No descriptor is encoded, so that the launch is the first that needs a context."""
+    run = launching(Driver(fake))
+    run(0x1000)
+    fake.contexts.current = 0
+    run(0x1000)
+    assert [launch.addresses[0] for launch in fake.launches] == [0x1000] * 2
+
+
+@pytest.mark.parametrize("address", [0x1000, 0x2000], ids=["same address", "other address"])
+def test_another_context_than_the_primary_one_is_refused_until_it_is_popped(fake, address):
+    driver = Driver(fake)
+    run = launching(driver)
+    run(0x1000)
+    before = fake.contexts.__dict__.copy()
+    fake.contexts.current = 0xBAD
+    with pytest.raises(DriverError, match=r"not the device's primary one.*pop it"):
+        run(address)
+    with pytest.raises(DriverError, match=r"not the device's primary one.*pop it"):
+        load(driver, "entry_n")
+    assert fake.contexts.current == 0xBAD
+    fake.contexts.__dict__.clear()
+    fake.contexts.__dict__.update(before)
+    run(address)
+    assert load(driver, "entry_n").entry == "entry_n"
+    assert [launch.addresses[0] for launch in fake.launches] == [0x1000, address]
 
 
 # Configurations and descriptors

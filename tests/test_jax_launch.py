@@ -130,8 +130,9 @@ def test_new_addresses_are_followed(gpu):
 
 def test_each_device_has_launches_of_its_own(gpu):
     for device in (0, 1, 0):
+        gpu.driver.current_device = lambda device=device: device  # as XLA makes it
         assert call(FakeXla(device=device), SWIGLU) is None
-    assert gpu.driver.told("cuDeviceGet") == [0, 1]
+    assert gpu.driver.told("cuDevicePrimaryCtxRetain") == [0, 1]
     assert gpu.driver.count("cuKernelGetFunction") == 2
 
 

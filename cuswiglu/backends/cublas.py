@@ -169,26 +169,27 @@ def matmul(
     _call("cublasGetMathMode", handle, ctypes.byref(mode))
     _call("cublasSetMathMode", handle, mode.value | _FULL_PRECISION_SUMS)
     try:
-        # cuBLAS is column-major: it computes out^T = weight^T x^T.
+        # cuBLAS is column-major: it computes out^T = weight^T x^T. Strides may be beyond 32 bits,
+        # and cut to these look right.
         _call(
-            "cublasGemmEx",
+            "cublasGemmEx_64",
             handle,
             transpose,
             _NO_TRANSPOSE,
-            n,
-            m,
-            k,
+            ctypes.c_int64(n),
+            ctypes.c_int64(m),
+            ctypes.c_int64(k),
             ctypes.byref(ctypes.c_float(1)),
             ctypes.c_void_p(weight.data.ptr),
             _TYPES[weight.dtype.name],
-            leading,
+            ctypes.c_int64(leading),
             ctypes.c_void_p(x.data.ptr),
             _TYPES[x.dtype.name],
-            _leading(x.strides[0], x, k, m),
+            ctypes.c_int64(_leading(x.strides[0], x, k, m)),
             ctypes.byref(ctypes.c_float(0)),
             ctypes.c_void_p(out.data.ptr),
             _TYPES[out.dtype.name],
-            _leading(out.strides[0], out, n, m),
+            ctypes.c_int64(_leading(out.strides[0], out, n, m)),
             _COMPUTE_32F,
             _DEFAULT_ALGORITHM,
         )
