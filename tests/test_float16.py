@@ -108,7 +108,7 @@ def test_cublas_is_told_the_types(monkeypatch, dtype, number, result, to):
     monkeypatch.setattr(cublas, "cupy_module", lambda: fake)
     x, weight = (on_device(array) for array in draw(M, K, N, dtype=dtype)[:2])
     cublas.matmul(x, weight, on_device(np.zeros((M, N), result or dtype)))
-    weight_type, x_type, out_type = (told["cublasGemmEx"][place] for place in (8, 11, 15))
+    weight_type, x_type, out_type = (told["cublasGemmEx_64"][place] for place in (8, 11, 15))
     assert (weight_type, x_type) == (number, number)
     assert out_type == (number if to is None else to)
 

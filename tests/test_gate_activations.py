@@ -256,7 +256,6 @@ def test_what_is_no_number_is_refused(name, value):
 
 def test_the_portable_path_has_an_expression_of_every_activation():
     assert set(cublas._EXPRESSIONS) == {*activations.NAMED, ClampedSwiGLU.name}
-    assert {one.code for one in activations.NAMED.values()} == {0, 1, 2, 3}
 
 
 def test_a_layer_says_which_activation_it_has_if_it_is_not_silu():
