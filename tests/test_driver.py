@@ -172,7 +172,8 @@ def launching(driver):
     pointers = (ctypes.c_uint64 * count).from_address(memory.address)
 
     def point_at(addresses):
-        driver.encode_tensor_map(descriptor.address, addresses[0], (64, 64), 128, (64, 64, 128))
+        box = (64, 64, 128)
+        driver.encode_tensor_map(descriptor.address, addresses[0], (64, 64), 128, box, "bfloat16")
         pointers[:] = [descriptor.address] * 4 + [memory.address + 8 * count] * len(TILE_INTEGERS)
 
     config = driver.config((1, 1), (1, 1), 384, 1024)
