@@ -207,9 +207,9 @@ def test_a_mark_is_of_the_worst_cell_and_tells_the_mean():
     assert list(found) == MARKED
     gelu, relu = found["gelu"], found["relu"]
     mean = (1.02 * 0.99) ** 0.25
-    assert gelu.value == f"1.020 (7b at M = 512), geometric mean {mean:.3f}"
+    assert gelu.value == f"1.020 (7b at M = 512), mean {mean:.3f}"
     assert (gelu.must, gelu.aim, gelu.met) == ("at most 1.010", "-", "missed")
-    assert relu.value == "1.005 (7b at M = 1024), geometric mean 1.001"
+    assert relu.value == "1.005 (7b at M = 1024), mean 1.001"
     assert [found[name].met for name in MARKED[1:]] == ["must"] * 4
     assert {(one.cells, one.of, one.partial) for one in found.values()} == {(4, 4, False)}
 

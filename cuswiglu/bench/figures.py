@@ -204,7 +204,7 @@ def _host(record: Record) -> list[Figure]:
 
 
 def _activations(record: Record) -> list[Figure]:
-    """Marks of what other activations and biases take, in their worst cells."""
+    """Marks of what other activations and biases take, in their worst cells; geometric means."""
     found = []
     for name in COSTS:
         over = speed(record, "silu", [name])
@@ -212,7 +212,7 @@ def _activations(record: Record) -> list[Figure]:
             continue
         high, mean = best(over), geomean(ratio.value for ratio in over)
         met = "must" if high.value <= 1.01 else "missed"
-        value = f"{high.value:.3f} ({high.cell}), geometric mean {mean:.3f}"
+        value = f"{high.value:.3f} ({high.cell}), mean {mean:.3f}"
         what = f"time of {name} over silu's, worst cell"
         of = len(SUITES["activations"])
         found.append(Figure(what, value, "at most 1.010", "-", met, len(over), of))
