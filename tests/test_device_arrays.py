@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from calls import FUNCTIONS, call, check_refused, good
@@ -99,3 +101,31 @@ def test_a_transposed_cupy_weight_is_taken_as_it_lies():
     assert isinstance(weight, cupy.ndarray)
     found = arrays.view("w_up", weight)
     assert (found.shape, found.strides, found.array) == ((16, 24), (1, 16), weight)
+
+
+# New arrays, made by a part of cupy.ndarray or, where CuPy has no such part, by all of it
+
+
+@pytest.fixture(params=["quick", "public"])
+def make(request, monkeypatch):
+    """make(shape, memory), as `arrays.maker` makes it."""
+    monkeypatch.setattr(arrays, "cupy_module", lambda: cupy)
+    if request.param == "public":
+        public = SimpleNamespace(ndarray=lambda *arguments: cupy.ndarray(*arguments))
+        monkeypatch.setattr(arrays, "cupy_module", lambda: public)
+    else:
+        assert hasattr(cupy.ndarray, "_init"), "this CuPy has another way: look at arrays.maker"
+    return arrays.maker()
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1, 7), (3, 8), (2, 1, 4), (0, 4)])
+def test_a_new_array_is_what_cupy_makes_of_its_memory(make, shape):
+    memory = device_poisoned(64).data + 32
+    found, expected = make(shape, memory), cupy.ndarray(shape, arrays.BFLOAT16, memory)
+    assert type(found) is cupy.ndarray
+    for name in ("shape", "strides", "dtype", "size", "nbytes", "ndim", "base"):
+        assert getattr(found, name) == getattr(expected, name), name
+    assert found.data is memory
+    assert found.flags.c_contiguous
+    assert found.flags.owndata
+    assert found.flags.f_contiguous == expected.flags.f_contiguous
