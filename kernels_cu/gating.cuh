@@ -107,6 +107,32 @@ struct GatedStore {
     }
   }
 
+  using Part = Shape<Int<Traits::kMmaM>, Int<kColumns>>;
+
+  // A thread's results to their places in a part of a box.
+  template <class SharedPart>
+  CUTLASS_DEVICE static void put(float const* results, SharedPart const& to) {
+    int const thread = int(threadIdx.x) % 128;
+    if constexpr (kTurns) {
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        int const row = thread / 32 * 16 + thread % 32 / 4 + i % kGroup / 2 * 8;
+        to(row, column_of(i)) = Element(results[i]);
+      }
+    } else {
+      typename Traits::template MmaFor<Traits::kMmaM, kColumns, Major::K> mma;
+      auto copy = cute::make_tiled_copy_C(cute::Copy_Atom<cute::SM90_U32x4_STSM_N, Element>{}, mma);
+      auto thread_copy = copy.get_slice(thread);
+      auto out = cute::make_tensor<Element>(cute::partition_shape_C(mma, Part{}));
+      static_assert(cute::size(decltype(out){}) == kCount, "in WGMMA's order");
+      cutlass::NumericArrayConverter<Element, float, kCount> round;
+      auto const rounded = round(reinterpret_cast<cutlass::Array<float, kCount> const&>(*results));
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < kCount; ++i) out(i) = rounded[i];
+      cute::copy(copy, thread_copy.retile_S(out), thread_copy.partition_D(to));
+    }
+  }
+
   // Stores a tile as Epilogue::store does, of which `row` and `column` are the first.
   template <int kWidth, class Accumulators>
   CUTLASS_DEVICE static void store(Accumulators const& accum, Accumulators const& up,
@@ -116,7 +142,6 @@ struct GatedStore {
     constexpr int kBox = Traits::kOutBoxN;
     constexpr int kBoxes = (kWidth + kBox - 1) / kBox;
     constexpr int kRowBlocks = Traits::kWarpgroupM / Traits::kMmaM;
-    int const row_in_box = int(threadIdx.x) % 128 / 32 * 16 + int(threadIdx.x) % 32 / 4;
     CUTLASS_PRAGMA_NO_UNROLL
     for (int number = 0; number < kRowBlocks * kBoxes; ++number, ++stored) {
       int const m = number / kBoxes;
@@ -134,10 +159,7 @@ struct GatedStore {
           add(asked.bias_second, n, columns, taken.second);
           activate<kCount>(asked.activation, asked.coefficients, taken.first, taken.second);
         }
-        CUTLASS_PRAGMA_UNROLL
-        for (int i = 0; i < kCount; ++i) {
-          s_out(row_in_box + i % kGroup / 2 * 8, part + column_of(i)) = Element(taken.first[i]);
-        }
+        put(taken.first, cute::local_tile(s_out, Part{}, cute::make_coord(0, part / kColumns)));
       }
       Epilogue<Traits>::store_box(buffer, consumer, column + first, row + m * Traits::kMmaM,
                                   tma_out);
