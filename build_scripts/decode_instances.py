@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from .instances import ELEMENTS, MAJORS
+from .instances import MAJORS
 
 #: Families -> whether they have gate and up.
 DECODE_FAMILIES = {"decode": True, "decode-plain": False}
@@ -34,13 +33,8 @@ class DecodeInstance:
     def majors(self) -> tuple[str, ...]:
         return ("k", "n")
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """What entries are known by: a layout, and behind it what stands for the elements."""
-        return tuple(major + ending for ending in ELEMENTS for major in self.majors)
-
-    def entry(self, key: str) -> str:
-        return f"{self.name}_{key}".replace("-", "_")
+    def entry(self, major: str) -> str:
+        return f"{self.name}_{major}".replace("-", "_")
 
     @property
     def ctas(self) -> int:
@@ -66,12 +60,11 @@ class DecodeInstance:
         }
 
     def source(self) -> str:
-        """The translation unit: one entry per weight layout and type of elements."""
+        """The translation unit: one entry per weight layout."""
         lines = ["#define CUTLASS_ENABLE_GDC_FOR_SM90", '#include "decode.cuh"']
-        for ending, major in itertools.product(ELEMENTS, self.majors):
+        for major in self.majors:
             arguments = (
-                self.entry(major + ending),
-                ELEMENTS[ending],
+                self.entry(major),
                 str(DECODE_FAMILIES[self.family]).lower(),
                 self.tokens,
                 MAJORS[major],

@@ -3,7 +3,6 @@
     swiglu(x, w_gate, w_up)       = silu(x @ w_gate) * (x @ w_up)
     mlp(x, w_gate, w_up, w_down)  = swiglu(x, w_gate, w_up) @ w_down
 
-with other activations of gate, and biases, where they are asked for.
 Importing it touches neither CuPy nor CUDA, and loads its modules when they are first used; so
 `cuswiglu.jax`, the same for JAX arrays.
 """
@@ -14,7 +13,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .activations import ClampedSwiGLU
     from .captured import CapturedMLP
     from .explanation import Explanation, explain
     from .functional import mlp, swiglu
@@ -28,7 +26,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CapturedMLP",
-    "ClampedSwiGLU",
     "DeviceInfo",
     "Explanation",
     "GatedMLP",
@@ -46,7 +43,6 @@ __all__ = [
 
 _MODULES = {
     "CapturedMLP": "captured",
-    "ClampedSwiGLU": "activations",
     "DeviceInfo": "select",
     "Explanation": "explanation",
     "GatedMLP": "gated_mlp",

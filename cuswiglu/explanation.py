@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from . import activations, arrays, cost, plan, problem, select, tuned
-from .activations import ClampedSwiGLU
+from . import arrays, cost, plan, problem, select, tuned
 from .problem import Problem
 from .select import Choice, DeviceInfo
 from .variant import variants
@@ -31,7 +30,6 @@ class Explanation:
         lines = [
             f"M = {problem.m}, N = {problem.n}, K = {problem.k}, "
             f"{'gate and up' if problem.gated else 'one weight'}, weights along {problem.major}, "
-            f"activation {problem.activation}, {problem.dtype}, "
             f"on {self.device.name if self.device else problem.device}",
             f"chosen: {self.choice.variant}"
             + (f" ({self.choice.reason})" if self.choice.reason else "")
@@ -52,7 +50,6 @@ def explain(
     w_gate: Any,
     w_up: Any = None,
     *,
-    activation: str | ClampedSwiGLU = "silu",
     variant: str = "auto",
     device: DeviceInfo | None = None,
 ) -> Explanation:
@@ -62,7 +59,6 @@ def explain(
     ----------
     x, w_gate, w_up : array
         As in `cuswiglu.swiglu`; nothing is computed.
-    activation : str or ClampedSwiGLU
     variant : str
         As in `cuswiglu.swiglu`.
     device : DeviceInfo, optional
@@ -81,8 +77,7 @@ def explain(
     x_view, weights = arrays.view("x", x), problem.gate_up(w_gate, w_up, None)
     problem.check_gate_up(weights)
     problem.check_x(x_view, weights[0])
-    meant = activations.find(activation)
-    described = problem.describe(arrays.matrix(x_view), weights, activation=meant)
+    described = problem.describe(arrays.matrix(x_view), weights)
     if device is None and described.device.kind == "cuda":
         device = plan.device_info(described.device.index)
     select.check_name(variant)
