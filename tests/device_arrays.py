@@ -6,6 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from calls import good
 from host_arrays import BF16, poisoned
 
 cupy = pytest.importorskip("cupy", reason="device arrays are CuPy's")
@@ -24,6 +25,11 @@ def on_host(array):
     memory = (ctypes.c_uint8 * _extent(array)).from_address(array.data.ptr)
     flat = np.frombuffer(memory, np.uint8).view(BF16)
     return np.lib.stride_tricks.as_strided(flat, array.shape, array.strides)
+
+
+def all_on_device(function, index=0):
+    """Good arguments of a function, on CUDA device `index`."""
+    return {name: on_device(array, index) for name, array in good(function).items()}
 
 
 def _extent(array):

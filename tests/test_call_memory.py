@@ -6,8 +6,7 @@ import gc
 
 import pytest
 from calls import K_OUT, K, M, N, call
-from device_arrays import device_poisoned
-from test_ready_calls import on_gpu
+from device_arrays import all_on_device, device_poisoned
 
 from cuswiglu import GatedMLP, calls
 
@@ -26,7 +25,7 @@ def allocated(gpu):
 @pytest.mark.parametrize("joined", [False, True], ids=["large", "small"])
 def test_the_intermediate_lies_apart_from_the_result(gpu, allocated, monkeypatch, joined, given):
     monkeypatch.setattr(calls, "JOINED_BYTES", 2 * M * N if joined else 2 * M * N - 1)
-    arguments = on_gpu("mlp")
+    arguments = all_on_device("mlp")
     out = arguments.pop("out")
     result = call("mlp", **arguments, out=out if given else None)
     hidden = gpu.driver.launches[0].addresses[3]
@@ -43,7 +42,7 @@ def test_the_intermediate_lies_apart_from_the_result(gpu, allocated, monkeypatch
 @pytest.fixture
 def again(gpu, allocated):
     """again(): the address of the result of another call of one layer; `.layer` is called."""
-    arguments = on_gpu("GatedMLP")
+    arguments = all_on_device("GatedMLP")
     layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
     x = device_poisoned(M, K)
 
@@ -98,7 +97,7 @@ def test_memory_is_not_used_again_under_another_allocator(gpu, again):
 
 
 def test_memory_goes_with_the_layer(gpu):
-    arguments = on_gpu("GatedMLP")
+    arguments = all_on_device("GatedMLP")
     layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
     pool = gpu.cupy.cuda.MemoryPool()
     with gpu.cupy.cuda.using_allocator(pool.malloc):

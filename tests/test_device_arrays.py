@@ -7,16 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from calls import FUNCTIONS, call, check_refused, good
-from device_arrays import cupy, device_poisoned, on_device
+from device_arrays import all_on_device, cupy, device_poisoned, on_device
 from host_arrays import poisoned
 
 from cuswiglu import arrays
 
 DEVICE = arrays.Device("cuda", 0)
-
-
-def all_on_device(function, index=0):
-    return {name: on_device(array, index) for name, array in good(function).items()}
 
 
 @pytest.mark.parametrize("index", [0, 3])

@@ -7,7 +7,7 @@ import functools
 import pytest
 from calls import K_OUT, K, M, N, call, good
 from compiled import DECODE, GATED
-from device_arrays import device_poisoned, on_device
+from device_arrays import all_on_device, device_poisoned, on_device
 from problems import weight
 
 import cuswiglu
@@ -25,7 +25,7 @@ MANY = 600  # tokens, for which decode kernels are not considered
 def arguments(request):
     """Of few tokens, which take decode kernels, and of many, which take kernels of tiles."""
     m = request.param
-    given = {name: on_device(array) for name, array in good("mlp").items()}
+    given = all_on_device("mlp")
     return given | {"x": device_poisoned(m, K), "out": device_poisoned(m, K_OUT)}
 
 

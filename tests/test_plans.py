@@ -9,10 +9,10 @@ import warnings
 
 import numpy as np
 import pytest
-from calls import FUNCTIONS, call, good
+from calls import FUNCTIONS, call
 from capsules import Producer
 from compiled import DECODE_GATED, GATED, MAJORS, name_of, pretend_compiled, with_layouts
-from device_arrays import device_poisoned, on_device, on_host
+from device_arrays import all_on_device, device_poisoned, on_device, on_host
 from fake_driver import Result, run_in_threads
 from problems import problem, weight
 
@@ -251,7 +251,7 @@ def test_what_tma_cannot_express_takes_the_portable_path_and_warns_the_caller(gp
     ids=["address", "stride", "reference", "unknown"],
 )
 def test_a_variant_that_cannot_run_is_refused_before_any_launch(gpu, function, variant, x, words):
-    arguments = {name: on_device(array) for name, array in good(function).items()}
+    arguments = all_on_device(function)
     arguments["x"] = device_poisoned(4, 16 + x.get("pad", 0), offset=x.get("offset", 0))[:, :16]
     with pytest.raises(ValueError, match=words):
         call(function, **arguments, variant=variant)

@@ -6,10 +6,10 @@ import functools
 
 import numpy as np
 import pytest
-from calls import FUNCTIONS, K_OUT, K, M, N, call, good
+from calls import FUNCTIONS, K_OUT, K, M, N, call
 from capsules import Producer
 from compiled import GATED
-from device_arrays import device_poisoned, on_device, on_host
+from device_arrays import all_on_device, device_poisoned, on_device, on_host
 from fake_driver import run_in_threads
 from host_arrays import poisoned
 from problems import weight
@@ -22,17 +22,13 @@ pytestmark = pytest.mark.usefixtures("any_evenness")
 PLANS = "cuOccupancyMaxActiveClusters"  # is asked once by each plan that is made
 
 
-def on_gpu(function):
-    return {name: on_device(array) for name, array in good(function).items()}
-
-
 @pytest.fixture(params=FUNCTIONS)
 def again(request, gpu):
     """again(**changes): the call of a function that has been called before, with changes.
 
     again.width is of the result, again.launches how many kernels a call launches.
     """
-    arguments = on_gpu(request.param)
+    arguments = all_on_device(request.param)
     if request.param == "GatedMLP":
         layer = GatedMLP(*(arguments.pop(name) for name in ("w_gate", "w_up", "w_down")))
         work = layer
@@ -151,9 +147,9 @@ def test_an_array_of_another_library_needs_no_new_plan(gpu, again):
 @pytest.mark.parametrize("function", ["swiglu", "mlp"])
 @pytest.mark.parametrize("argument", ["w_gate", "w_up", "w_down"])
 def test_other_weights_of_the_same_kind_are_the_ones_that_are_read(gpu, function, argument):
-    arguments = on_gpu(function)
+    arguments = all_on_device(function)
     call(function, **arguments)
-    arguments[argument] = on_gpu(function)[argument]
+    arguments[argument] = all_on_device(function)[argument]
     gpu.driver.calls, gpu.driver.launches = [], []
     call(function, **arguments)
     assert gpu.driver.count(PLANS) == 0
@@ -166,7 +162,7 @@ def test_other_weights_of_the_same_kind_are_the_ones_that_are_read(gpu, function
 
 @pytest.mark.parametrize("function", ["swiglu", "mlp"])
 def test_a_weight_of_another_layout_has_a_plan_of_its_own(gpu, function):
-    arguments = on_gpu(function)
+    arguments = all_on_device(function)
     call(function, **arguments)
     arguments["w_up"] = on_device(poisoned(N, K + 8)[:, :K].T)
     call(function, **arguments)
@@ -187,7 +183,7 @@ def test_packed_weights_are_one_matrix_in_later_calls_too(gpu):
 
 
 def test_another_variant_has_a_plan_of_its_own(gpu):
-    arguments = on_gpu("swiglu")
+    arguments = all_on_device("swiglu")
     for kernel in (*GATED[:2], *GATED[:2]):
         call("swiglu", **arguments, variant=kernel.name)
         assert gpu.driver.launches[-1].entry == kernel.entry("k")
@@ -195,7 +191,10 @@ def test_another_variant_has_a_plan_of_its_own(gpu):
 
 @pytest.mark.filterwarnings("ignore:cuswiglu takes the portable path")
 def test_a_down_projection_on_the_portable_path_gets_matrices_in_later_calls_too(gpu):
-    arguments = on_gpu("mlp") | {"w_down": on_device(weight(N, K_OUT, "k", offset=1)), "out": None}
+    arguments = all_on_device("mlp") | {
+        "w_down": on_device(weight(N, K_OUT, "k", offset=1)),
+        "out": None,
+    }
     for _ in range(2):
         x = device_poisoned(2, 3, K)
         gpu.driver.launches, gpu.portable[:] = [], []
@@ -213,7 +212,7 @@ def test_a_down_projection_on_the_portable_path_gets_matrices_in_later_calls_too
 
 def test_a_layer_keeps_the_kinds_used_most_recently(gpu, monkeypatch):
     monkeypatch.setattr(gated_mlp, "CACHED_CALLS", 2)
-    arguments = on_gpu("GatedMLP")
+    arguments = all_on_device("GatedMLP")
     layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
     xs = [device_poisoned(m, K) for m in (1, 2, 3)]
     for x in xs:
@@ -230,7 +229,7 @@ def test_a_layer_keeps_the_kinds_used_most_recently(gpu, monkeypatch):
 
 
 def test_threads_share_a_layer_without_mixing_their_arrays(gpu):
-    arguments = on_gpu("GatedMLP")
+    arguments = all_on_device("GatedMLP")
     layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
     xs = [device_poisoned(M, K) for _ in range(8)]
     outs = [device_poisoned(M, K_OUT) for _ in range(8)]
