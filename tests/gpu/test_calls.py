@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import ml_dtypes
 import numpy as np
 import pytest
 from compare import assert_close, reference
+from fake_driver import run_in_threads
+from replays import captured, same_bits
 
 import cuswiglu
 from cuswiglu import accuracy
@@ -54,12 +54,9 @@ def test_mlp_is_captured_in_a_graph_and_replays_on_new_inputs(cupy, draw, varian
     x, gate, up = draw(200, 512, 768)
     down = draw(1, 768, 512)[1]
     out = cuswiglu.mlp(x, gate, up, down, variant=variant)  # plans, loads
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.runtime.deviceSynchronize()
-    with stream:
-        stream.begin_capture()
-        cuswiglu.mlp(x, gate, up, down, out=out, variant=variant)
-        graph = stream.end_capture()
+    graph, stream = captured(
+        cupy, lambda: cuswiglu.mlp(x, gate, up, down, out=out, variant=variant)
+    )
     fresh = draw(200, 512, 768)[0]
     x[...] = fresh
     out.fill(np.nan)
@@ -73,25 +70,17 @@ def test_mlp_is_captured_in_a_graph_and_replays_on_new_inputs(cupy, draw, varian
 def test_threads_share_plans_without_mixing_their_arrays(cupy, draw):
     cases = [draw(96, 128, 160) for _ in range(4)]
     expected = [reference(cupy, *case) for case in cases]
-    failures = []
 
-    def work(index):
-        try:
-            with cupy.cuda.Stream(non_blocking=True) as stream:
-                for _ in range(50):
-                    found = cuswiglu.swiglu(*cases[index])
-                stream.synchronize()
-                assert_close(cupy, found, expected[index])
-        except BaseException as error:
-            failures.append(error)
+    def work(number):
+        case, wanted = cases[number % 4], expected[number % 4]
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            for _ in range(50):
+                found = cuswiglu.swiglu(*case)
+            stream.synchronize()
+            assert_close(cupy, found, wanted)
 
     cupy.cuda.runtime.deviceSynchronize()
-    threads = [threading.Thread(target=work, args=(index % 4,)) for index in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    run_in_threads(work)
 
 
 def test_what_tma_cannot_load_takes_the_portable_path_and_says_so(cupy, draw):
@@ -108,7 +97,7 @@ def test_gated_mlp_holds_device_weights(cupy, draw):
     down = draw(1, 256, 128)[1]
     layer = cuswiglu.GatedMLP(gate, up, down)
     expected = cuswiglu.mlp(x, gate, up, down)
-    assert bool((layer(x).view(cupy.uint16) == expected.view(cupy.uint16)).all())
+    assert same_bits(cupy, layer(x), expected)
     assert layer(x[:0]).shape == (0, 128)
     assert layer(x[0]).dtype == ml_dtypes.bfloat16
 
@@ -130,19 +119,15 @@ def test_a_stack_of_layers_in_a_graph_keeps_its_order(cupy, draw):
     buffers[0][...] = x
     stack()
     expected = [buffer.copy() for buffer in buffers]
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.runtime.deviceSynchronize()
+    graph, stream = captured(cupy, stack)
     with stream:
-        stream.begin_capture()
-        stack()
-        graph = stream.end_capture()
         for _ in range(20):
             for buffer in buffers[1:]:
                 buffer.fill(np.nan)
             graph.launch(stream)
             stream.synchronize()
             for found, wanted in zip(buffers, expected, strict=True):
-                assert bool((found.view(cupy.uint16) == wanted.view(cupy.uint16)).all())
+                assert same_bits(cupy, found, wanted)
 
 
 def test_weights_written_just_ahead_are_read_new(cupy, draw):

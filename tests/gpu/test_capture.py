@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
+from fake_driver import run_in_threads
+from replays import same_bits
 
 import cuswiglu
 
@@ -20,10 +20,6 @@ def layer(draw):
     _, gate, up = draw(1, K, N)
     down = draw(1, N, K)[1]
     return lambda variant="auto": cuswiglu.GatedMLP(gate, up, down, variant=variant)
-
-
-def same_bits(cupy, a, b):
-    return bool((a.view(cupy.uint16) == b.view(cupy.uint16)).all())
 
 
 def poison(array):
@@ -127,30 +123,21 @@ def test_threads_on_streams_of_their_own_get_the_bits_of_one(cupy, draw, layer):
     mlp = layer()
     xs = [draw(m, K, 8)[0] for m in (1, 2, 3, 16, 16, 16, 64, 200)]
     expected = [mlp(x) for x in xs]
-    failures = []
-    barrier = threading.Barrier(8)
 
-    def work(number):
-        try:
-            out = cupy.empty_like(expected[number])
-            barrier.wait()
-            with cupy.cuda.Stream(non_blocking=True) as stream:
-                for turn in range(200):
-                    poison(out)
-                    found = mlp(xs[number]) if turn % 2 else mlp(xs[number], out=out)
-                    if not same_bits(cupy, found, expected[number]):
-                        failures.append((number, turn))
-                stream.synchronize()
-        except BaseException as error:
-            failures.append(error)
+    def wrong(number):
+        """Turns whose bits differ."""
+        turns, out = [], cupy.empty_like(expected[number])
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            for turn in range(200):
+                poison(out)
+                found = mlp(xs[number]) if turn % 2 else mlp(xs[number], out=out)
+                if not same_bits(cupy, found, expected[number]):
+                    turns.append(turn)
+            stream.synchronize()
+        return turns
 
     cupy.cuda.runtime.deviceSynchronize()
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    assert run_in_threads(wrong) == [[]] * 8
 
 
 def test_a_call_again_and_again_gives_the_same_bits(cupy, draw, layer):

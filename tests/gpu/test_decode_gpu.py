@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-import threading
 
 import numpy as np
 import pytest
 from compare import assert_close, assert_guard_intact, product, reference
+from fake_driver import run_in_threads
 from instances import DECODE_CASES, DECODE_IDS, launch, weights
+from replays import captured, same_bits
 
 import cuswiglu
 from cuswiglu import accuracy, arrays, decode, problem
@@ -99,10 +100,6 @@ def test_padded_rows_of_x_and_weights(cupy, draw, kernel, layout, m):
 # The same bits
 
 
-def same_bits(cupy, a, b):
-    return bool((a.view(cupy.uint16) == b.view(cupy.uint16)).all())
-
-
 @pytest.fixture
 def layer(draw):
     """layer(layout, **options): a GatedMLP of the sizes of Qwen-2.5-0.5b, and its weights."""
@@ -152,29 +149,16 @@ def test_threads_on_streams_of_their_own_get_the_bits_of_one(cupy, draw, layer, 
     mlp, _ = layer()
     x = draw(m, K, 8)[0]
     expected = mlp(x)
-    failures, barrier = [], threading.Barrier(8)
 
-    def work(number):
-        try:
-            barrier.wait()
-            with cupy.cuda.Stream(non_blocking=True) as stream:
-                found = [mlp(x) for _ in range(50)]
-                stream.synchronize()
-                failures.extend(
-                    (number, turn)
-                    for turn, one in enumerate(found)
-                    if not same_bits(cupy, one, expected)
-                )
-        except BaseException as error:
-            failures.append(error)
+    def wrong(number):
+        """Turns whose bits differ."""
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            found = [mlp(x) for _ in range(50)]
+            stream.synchronize()
+            return [turn for turn, one in enumerate(found) if not same_bits(cupy, one, expected)]
 
     cupy.cuda.runtime.deviceSynchronize()
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    assert run_in_threads(wrong) == [[]] * 8
 
 
 # The same bits whatever M
@@ -235,12 +219,8 @@ def test_a_stack_of_layers_in_a_graph_matches_fp64_on_fresh_inputs(cupy, draw, l
             mlp(source, out=target)
 
     stack()  # plans, loads
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.runtime.deviceSynchronize()
+    graph, stream = captured(cupy, stack)
     with stream:
-        stream.begin_capture()
-        stack()
-        graph = stream.end_capture()
         for turn in range(50):
             for buffer in buffers[1:]:
                 buffer.fill(np.nan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from compare import assert_close, assert_guard_intact, product, reference
 from instances import CASES, IDS, cut, launch, pairs, weights
+from replays import same_bits
 
 import cuswiglu
 
@@ -87,7 +88,7 @@ def test_weights_loaded_ahead_give_the_same_bits(cupy, draw, kernel, layout):
     results = [cupy.empty((700, 1096), x.dtype) for _ in range(2)]
     for ahead, out in enumerate(results):
         launch(cupy, kernel, x, views, out, weights_ahead=bool(ahead))
-    assert bool((results[0].view(cupy.uint16) == results[1].view(cupy.uint16)).all())
+    assert same_bits(cupy, *results)
 
 
 @pytest.mark.parametrize(("kernel", "layout"), CASES, ids=IDS)
@@ -98,7 +99,7 @@ def test_the_same_inputs_give_the_same_bits(cupy, draw, kernel, layout):
     launch(cupy, kernel, x, views, first)
     for _ in range(20):
         launch(cupy, kernel, x, views, again)
-        assert bool((first.view(cupy.uint16) == again.view(cupy.uint16)).all())
+        assert same_bits(cupy, first, again)
 
 
 @pytest.mark.parametrize(
@@ -127,4 +128,4 @@ def test_packed_weights_on_the_device_unpack_to_the_same_bits(cupy, draw, granul
     _, gate, up = draw(1, 200, 264)
     packed = cuswiglu.pack(gate, up, granularity=granularity)
     for found, expected in zip(packed.unpack(), (gate, up), strict=True):
-        assert bool((found.view(cupy.uint16) == expected.view(cupy.uint16)).all())
+        assert same_bits(cupy, found, expected)
