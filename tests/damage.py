@@ -6,7 +6,7 @@ import contextlib
 import json
 import signal
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hypothesis import strategies as st
@@ -55,6 +55,13 @@ def damages(length: int) -> st.SearchStrategy[Damage]:
         st.builds(without, place, few),
         st.builds(doubled, place, few),
     )
+
+
+def damaged(data: bytes, made: Iterable[Damage]) -> bytes:
+    """A file's bytes with one damage after the other."""
+    for damage in made:
+        data = damage(data)
+    return data
 
 
 #: Anything that JSON can hold, and much that no header means.

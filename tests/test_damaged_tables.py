@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 from compiled import GATED
-from damage import JSON, bounded, damages, places, with_other
+from damage import JSON, bounded, damaged, damages, places, with_other
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from problems import plain_problem, problem
@@ -54,10 +54,7 @@ def assert_selection_goes_on(tables, text):
 @FEW
 @given(st.lists(damages(len(TEXT)), min_size=1, max_size=3))
 def test_selection_goes_on_with_a_damaged_table(tables, made):
-    data = TEXT.encode()
-    for damage in made:
-        data = damage(data)
-    assert_selection_goes_on(tables, data)
+    assert_selection_goes_on(tables, damaged(TEXT.encode(), made))
 
 
 @FEW

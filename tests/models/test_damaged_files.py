@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors_files
-from damage import JSON, bounded, damages, places, with_other
+from damage import JSON, bounded, damaged, damages, places, with_other
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -64,10 +64,8 @@ def joined(header: bytes, tensors: bytes) -> bytes:
 @FEW
 @given(st.lists(damages(420), min_size=1, max_size=3))
 def test_a_damaged_safetensors_file_is_read_or_refused_by_name(tmp_path, safetensors, made) -> None:
-    path, data = tmp_path / "some.safetensors", safetensors
-    for damage in made:
-        data = damage(data)
-    path.write_bytes(data)
+    path = tmp_path / "some.safetensors"
+    path.write_bytes(damaged(safetensors, made))
     outcome(load_safetensors, path)
 
 
@@ -170,10 +168,8 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @FEW
 @given(st.lists(damages(256), min_size=1, max_size=3))
 def test_a_damaged_gguf_file_is_read_or_refused_by_name(tmp_path, gguf, made) -> None:
-    path, data = tmp_path / "some.gguf", gguf
-    for damage in made:
-        data = damage(data)
-    path.write_bytes(data)
+    path = tmp_path / "some.gguf"
+    path.write_bytes(damaged(gguf, made))
     outcome(load_gguf, path)
 
 
