@@ -38,6 +38,14 @@ def _forget(tuned):
 
 
 @pytest.fixture
+def fork(monkeypatch):
+    """fork(): from then on this is a forked child, as drivers see it."""
+    from cuswiglu.driver import _Process
+
+    return lambda: monkeypatch.setattr(_Process, "forks", _Process.forks + 1)
+
+
+@pytest.fixture
 def tables(monkeypatch, tmp_path):
     """Write the tuned tables of a new process: tables(user=..., packaged=...) gives the paths."""
     from cuswiglu import tuned

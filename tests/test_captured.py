@@ -14,7 +14,7 @@ from fake_driver import Result, run_in_threads
 from host_arrays import full, poisoned
 
 from cuswiglu import CapturedMLP, GatedMLP, gated_mlp
-from cuswiglu.driver import DriverError, _Process
+from cuswiglu.driver import DriverError
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
 
@@ -161,8 +161,8 @@ def test_what_is_no_stream_is_refused(gpu, step):
     assert gpu.driver.launches == gpu.cupy.copies == []
 
 
-def test_a_forked_child_is_refused(gpu, step, monkeypatch):
-    monkeypatch.setattr(_Process, "forks", _Process.forks + 1)
+def test_a_forked_child_is_refused(gpu, step, fork):
+    fork()
     with pytest.raises(DriverError, match="'spawn'"):
         step()
     assert gpu.driver.launches == []

@@ -10,7 +10,7 @@ from fake_driver import FakeDriver, Result, run_in_threads
 from processes import printed
 
 from cuswiglu import driver as driver_module
-from cuswiglu.driver import Driver, DriverError, _Process, check
+from cuswiglu.driver import Driver, DriverError, check
 from cuswiglu.select import DeviceInfo
 
 FUNCTIONS = {  # that loading a kernel calls -> words of the error when it fails
@@ -107,9 +107,9 @@ def test_a_real_child_is_refused_and_its_parent_is_not():
 
 
 @pytest.mark.parametrize("use", [load, functools.partial(Driver.device_info, index=0)])
-def test_a_forked_child_is_refused_and_told_to_spawn(fake, monkeypatch, use):
+def test_a_forked_child_is_refused_and_told_to_spawn(fake, fork, use):
     driver = Driver(fake)
-    monkeypatch.setattr(_Process, "forks", _Process.forks + 1)
+    fork()
     calls = len(fake.calls)
     with pytest.raises(DriverError, match=r"before this process was forked.*'spawn'"):
         use(driver)

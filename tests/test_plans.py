@@ -20,7 +20,7 @@ import cuswiglu
 from cuswiglu import descriptors, plan
 from cuswiglu.arrays import Device
 from cuswiglu.cache import Cache
-from cuswiglu.driver import DriverError, _Process
+from cuswiglu.driver import DriverError
 
 M, N, K = 64, 96, 128
 FIRST, SECOND = GATED[:2]
@@ -207,9 +207,9 @@ def test_threads_load_each_cubin_once(gpu, monkeypatch):
 
 
 @pytest.mark.parametrize("m", [M, M + 1], ids=["with a cached plan", "with a new plan"])
-def test_a_forked_child_is_refused(gpu, monkeypatch, m):
+def test_a_forked_child_is_refused(gpu, fork, m):
     cuswiglu.swiglu(**arrays_for())
-    monkeypatch.setattr(_Process, "forks", _Process.forks + 1)
+    fork()
     with pytest.raises(DriverError, match=r"before this process was forked.*'spawn'"):
         cuswiglu.swiglu(**arrays_for(m=m))
     assert len(gpu.driver.launches) == 1
