@@ -33,7 +33,7 @@ lint: .venv/tests-installed
 wheel: .venv/installed
 	$(BIN)/python -m pip wheel . --no-deps --wheel-dir dist
 
-# Installs the library; compiles its kernels, which takes a minute or two.
+# Installs the library; compiles its kernels, which takes some minutes.
 .venv/installed: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) install --upgrade pip

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
 OUTPUT = ROOT / "cuswiglu" / "cubins"
 ABLATED = ROOT / "build" / "ablations"
-MANIFEST_FORMAT = 4
+MANIFEST_FORMAT = 5
 HEADERS = (".cuh", ".hpp")
 NOTES = ".built.json"  # beside the cubins: what need not be compiled again
 
@@ -67,10 +67,10 @@ def manifest_row(instance: AnyInstance, source: str, built: Row) -> Row:
 def built_part(instance: AnyInstance, compiled: compiler.Compiled) -> Row:
     """The part of a manifest row that only the compiler knows."""
     entries = {}
-    for major in instance.majors:
-        found = compiled.resources[instance.entry(major)]
-        entries[major] = {
-            "name": instance.entry(major),
+    for key in instance.keys:
+        found = compiled.resources[instance.entry(key)]
+        entries[key] = {
+            "name": instance.entry(key),
             "registers": found.registers,
             "spill_bytes": found.spill_store_bytes + found.spill_load_bytes,
         }

@@ -71,7 +71,7 @@ def parse_resources(log: str) -> dict[str, Resources]:
 
 def check_resources(instance: AnyInstance, resources: dict[str, Resources], log: str) -> None:
     """Refuse a spill, a stack frame, serialised WGMMAs, or a report without an entry."""
-    for entry in map(instance.entry, instance.majors):
+    for entry in map(instance.entry, instance.keys):
         if entry not in resources:
             raise CompileError(f"{instance.name}: ptxas reported nothing of {entry}:\n{log}")
         found = resources[entry]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from .instances import MAJORS
+from .instances import ELEMENTS, MAJORS
 
 #: Families -> whether they have gate and up.
 DECODE_FAMILIES = {"decode": True, "decode-plain": False}
@@ -33,8 +34,13 @@ class DecodeInstance:
     def majors(self) -> tuple[str, ...]:
         return ("k", "n")
 
-    def entry(self, major: str) -> str:
-        return f"{self.name}_{major}".replace("-", "_")
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What entries are known by: a layout, and behind it what stands for the elements."""
+        return tuple(major + ending for ending in ELEMENTS for major in self.majors)
+
+    def entry(self, key: str) -> str:
+        return f"{self.name}_{key}".replace("-", "_")
 
     @property
     def ctas(self) -> int:
@@ -60,11 +66,12 @@ class DecodeInstance:
         }
 
     def source(self) -> str:
-        """The translation unit: one entry per weight layout."""
+        """The translation unit: one entry per weight layout and type of elements."""
         lines = ["#define CUTLASS_ENABLE_GDC_FOR_SM90", '#include "decode.cuh"']
-        for major in self.majors:
+        for ending, major in itertools.product(ELEMENTS, self.majors):
             arguments = (
-                self.entry(major),
+                self.entry(major + ending),
+                ELEMENTS[ending],
                 str(DECODE_FAMILIES[self.family]).lower(),
                 self.tokens,
                 MAJORS[major],

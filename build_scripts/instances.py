@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +22,8 @@ MAX_NARROWING = 32  # columns: each width is a code path of its own
 
 #: How a weight lies in memory -> the name CuTe has for it.
 MAJORS = {"k": "K", "n": "MN", "p8": "K", "p1": "K"}
+#: Of an entry's key, what is behind the layout -> the type of its arrays' elements.
+ELEMENTS = {"": "cutlass::bfloat16_t", "_f16": "cutlass::half_t"}
 #: Families -> the names they have in the kernels' sources.
 FAMILIES = {
     "dual": "Dual",
@@ -45,7 +48,9 @@ class AnyInstance(Protocol):
     def family(self) -> str: ...
     @property
     def majors(self) -> tuple[str, ...]: ...
-    def entry(self, major: str) -> str: ...
+    @property
+    def keys(self) -> tuple[str, ...]: ...
+    def entry(self, key: str) -> str: ...
     def source(self) -> str: ...
     def facts(self) -> dict[str, Any]:
         """Its own part of the manifest's row."""
@@ -81,8 +86,13 @@ class Instance:
             return tuple(PACKINGS)
         return ("k", "n") if self.block_n % 32 == 0 else ("k",)
 
-    def entry(self, major: str) -> str:
-        return f"{self.name}_{major}".replace("-", "_")
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What entries are known by: a layout, and behind it what stands for the elements."""
+        return tuple(major + ending for ending in ELEMENTS for major in self.majors)
+
+    def entry(self, key: str) -> str:
+        return f"{self.name}_{key}".replace("-", "_")
 
     @property
     def weight_n(self) -> int:
@@ -206,14 +216,15 @@ class Instance:
         return {OUT_BOX_N, *(n if n <= 256 else n // 2 for n in columns)}
 
     def source(self) -> str:
-        """The translation unit: one entry per weight layout."""
+        """The translation unit: one entry per weight layout and type of elements."""
         lines = ["#define CUTLASS_ENABLE_GDC_FOR_SM90"]
         if not self.mma_widths() <= set(COMMON_WIDTHS):
             lines.append("#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED")
         lines.append('#include "kernel.cuh"')
-        for major in self.majors:
+        for ending, major in itertools.product(ELEMENTS, self.majors):
             arguments = (
-                self.entry(major),
+                self.entry(major + ending),
+                ELEMENTS[ending],
                 FAMILIES[self.family],
                 self.schedule.capitalize(),
                 self.block_m,

@@ -3,6 +3,7 @@
     swiglu(x, w_gate, w_up)       = silu(x @ w_gate) * (x @ w_up)
     mlp(x, w_gate, w_up, w_down)  = swiglu(x, w_gate, w_up) @ w_down
 
+with other activations of gate, and biases, where they are asked for.
 Importing it touches neither CuPy nor CUDA, and loads its modules when they are first used; so
 `cuswiglu.jax`, the same for JAX arrays.
 """
@@ -13,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .activations import ClampedSwiGLU
     from .captured import CapturedMLP
     from .explanation import Explanation, explain
     from .functional import mlp, swiglu
@@ -26,6 +28,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CapturedMLP",
+    "ClampedSwiGLU",
     "DeviceInfo",
     "Explanation",
     "GatedMLP",
@@ -43,6 +46,7 @@ __all__ = [
 
 _MODULES = {
     "CapturedMLP": "captured",
+    "ClampedSwiGLU": "activations",
     "DeviceInfo": "select",
     "Explanation": "explanation",
     "GatedMLP": "gated_mlp",

@@ -20,9 +20,13 @@ from . import borrowed, dlpack, streams
 from .dlpack import Memory, dtype_name
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+FLOAT16 = np.dtype(np.float16)
+#: What is computed with, by name; the arrays of a call are of one.
+DTYPES: dict[str, np.dtype[Any]] = {dtype.name: dtype for dtype in (BFLOAT16, FLOAT16)}
 CUPY_MAJOR = 14  # the first with bfloat16
 #: What may hold the bit pattern of BF16, if `asarray` is told that it does.
 PATTERNS = ("uint16", "int16", "void16")
+_ELEMENTS: dict[str, np.dtype[Any]] = {**dict.fromkeys(PATTERNS, BFLOAT16), **DTYPES}
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class ArrayView:
     shape, strides : tuple of int
         Both in elements.
     dtype : str
-        Name of the element type, "bfloat16".
+        Name of the element type, "bfloat16" or "float16".
     device : Device
     writable : bool
     array : numpy.ndarray, cupy.ndarray or None
@@ -108,7 +112,7 @@ def view(name: str, array: Any, stream: Any = None) -> ArrayView:
     Raises
     ------
     TypeError
-        If it is no array, or not of dtype bfloat16.
+        If it is no array, or of a dtype that is not in `DTYPES`.
     ValueError
         If its strides are no whole elements, or its library does not give it away.
     """
@@ -124,7 +128,7 @@ def view(name: str, array: Any, stream: Any = None) -> ArrayView:
             "or cupy.asarray"
         )
     dtype = dtype_name(array.dtype)
-    if dtype != BFLOAT16.name:
+    if dtype not in DTYPES:
         raise _unsupported(name, dtype)
     if any(stride % array.itemsize for stride in array.strides):
         raise ValueError(
@@ -136,15 +140,15 @@ def view(name: str, array: Any, stream: Any = None) -> ArrayView:
 
 
 def _unsupported(name: str, dtype: str) -> TypeError:
-    way_out = f"convert it with {name}.astype(ml_dtypes.bfloat16)"
+    way_out = f"convert it with {name}.astype(ml_dtypes.bfloat16) or {name}.astype(numpy.float16)"
     if dtype in PATTERNS:
         way_out = (
             f'pass cuswiglu.asarray({name}, dtype="bfloat16") if these are the bits of BF16, else '
             + way_out
         )
     return TypeError(
-        f"{name} must have dtype bfloat16, got {dtype} (supported: bfloat16, and its bits as "
-        f"{', '.join(PATTERNS)} through cuswiglu.asarray): {way_out}"
+        f"{name} must have dtype bfloat16 or float16, got {dtype} (supported: these, and bits of "
+        f"bfloat16 as {', '.join(PATTERNS)} through cuswiglu.asarray): {way_out}"
     )
 
 
@@ -156,7 +160,7 @@ def is_own(array: Any) -> bool:
 def taken(name: str, array: Any, stream: Any = None, *, patterns: bool = False) -> Any:
     """Another library's array as NumPy's or CuPy's; anything else as it is.
 
-    `patterns` takes 16-bit elements for BF16. An `out` that may not be written is refused.
+    `patterns` takes 16-bit integers for BF16. An `out` that may not be written is refused.
     """
     if is_own(array):
         return array
@@ -176,7 +180,7 @@ def _by_dlpack(name: str, array: Any, stream: Any, patterns: bool) -> Any:
     kind, index = (int(number) for number in array.__dlpack_device__())
     if kind in dlpack.HOST:
         memory = _checked(name, array, dlpack.read(array, None), patterns)
-        return borrowed.on_host(memory, BFLOAT16)
+        return borrowed.on_host(memory, _element(memory))
     if kind not in (dlpack.CUDA, dlpack.CUDA_MANAGED):
         raise TypeError(
             f"{name} must live on the CPU or on a CUDA device, got {type(array).__name__} with "
@@ -186,7 +190,7 @@ def _by_dlpack(name: str, array: Any, stream: Any, patterns: bool) -> Any:
         # 0 says nothing in DLPack, and 1 is the null stream.
         memory = _checked(name, array, dlpack.read(array, handle or 1), patterns)
         device = borrowed.device_of(cupy_module(), memory)
-        return borrowed.on_cuda(cupy_module(), memory, BFLOAT16, device)
+        return borrowed.on_cuda(cupy_module(), memory, _element(memory), device)
 
 
 def _by_cuda_interface(name: str, array: Any, stream: Any, patterns: bool) -> Any:
@@ -196,11 +200,16 @@ def _by_cuda_interface(name: str, array: Any, stream: Any, patterns: bool) -> An
     with on_stream(Device("cuda", device), stream):
         if producer is not None:
             streams.wait(cupy, device, producer)
-        return borrowed.on_cuda(cupy, memory, BFLOAT16, device)
+        return borrowed.on_cuda(cupy, memory, _element(memory), device)
+
+
+def _element(memory: Memory) -> np.dtype[Any]:
+    """What its elements are taken for."""
+    return _ELEMENTS[memory.dtype]
 
 
 def _checked(name: str, array: Any, memory: Memory, patterns: bool) -> Memory:
-    if memory.dtype != BFLOAT16.name and not (patterns and memory.dtype in PATTERNS):
+    if memory.dtype not in DTYPES and not (patterns and memory.dtype in PATTERNS):
         raise _unsupported(name, memory.dtype)
     # JAX's arrays never change, though its capsules do not say so.
     if type(array).__module__.partition(".")[0] in ("jax", "jaxlib"):
@@ -252,40 +261,43 @@ def cupy_module() -> Any:
     return cupy
 
 
-def empty(shape: tuple[int, ...], device: Device) -> Any:
-    """A new row-major BF16 array, from CuPy's memory pool on a CUDA device."""
+def empty(shape: tuple[int, ...], device: Device, dtype: str = BFLOAT16.name) -> Any:
+    """A new row-major array, from CuPy's memory pool on a CUDA device."""
+    element = DTYPES[dtype]
     if device.kind == "cpu":
-        return np.empty(shape, BFLOAT16)
+        return np.empty(shape, element)
     cupy = cupy_module()
     with cupy.cuda.Device(device.index):
-        return cupy.empty(shape, BFLOAT16)
+        return cupy.empty(shape, element)
 
 
-def maker() -> Callable[..., Any]:
-    """What makes a new C-contiguous BF16 array on the current CUDA device, again and again.
+def maker(dtype: str) -> Callable[..., Any]:
+    """What makes a new C-contiguous array on the current CUDA device, again and again.
 
     Called with a shape, and, to place it there, memory of CuPy's. Of `cupy.ndarray` only the part
     that does the work is called, where this CuPy has it: that takes half the time, which a call of
     few tokens feels.
     """
-    ndarray = cupy_module().ndarray
+    ndarray, element = cupy_module().ndarray, DTYPES[dtype]
     initialise: Any = getattr(ndarray, "_init", None)
     if initialise is None:
-        return lambda shape, memory=None: ndarray(shape, BFLOAT16, memory)
+        return lambda shape, memory=None: ndarray(shape, element, memory)
     create = ndarray.__base__.__new__
 
     def make(shape: tuple[int, ...], memory: Any = None) -> Any:
         array = create(ndarray)
-        initialise(array, shape, BFLOAT16, memory, None, None)  # no strides, no order
+        initialise(array, shape, element, memory, None, None)  # no strides, no order
         return array
 
     return make
 
 
-def to_be(name: str, shape: tuple[int, ...], device: Device) -> ArrayView:
+def to_be(
+    name: str, shape: tuple[int, ...], device: Device, dtype: str = BFLOAT16.name
+) -> ArrayView:
     """How a new array will lie: row-major, as `empty` makes it, at an address still unknown."""
     strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    return ArrayView(name, 0, shape, strides, BFLOAT16.name, device, True, None)
+    return ArrayView(name, 0, shape, strides, dtype, device, True, None)
 
 
 def matrix(array: ArrayView, *, writing: bool = False) -> ArrayView:
@@ -343,7 +355,7 @@ def span(array: ArrayView) -> tuple[int, int]:
     """First byte, and the byte behind the last, of the memory an array touches."""
     if array.empty:
         return array.pointer, array.pointer
-    itemsize = BFLOAT16.itemsize
+    itemsize = DTYPES[array.dtype].itemsize
     steps = [s * (n - 1) for n, s in zip(array.shape, array.strides, strict=True)]
     low = array.pointer + itemsize * sum(step for step in steps if step < 0)
     return low, array.pointer + itemsize * (1 + sum(step for step in steps if step > 0))
@@ -359,7 +371,7 @@ def overlap(a: ArrayView, b: ArrayView) -> bool:
 
 def _address_range(array: ArrayView) -> np.ndarray[Any, Any]:
     """Lends an array's addresses to NumPy, which solves for shared elements."""
-    itemsize = BFLOAT16.itemsize
-    strides = tuple(stride * itemsize for stride in array.strides)
+    element = DTYPES[array.dtype]
+    strides = tuple(stride * element.itemsize for stride in array.strides)
     addresses = Memory(array.pointer, array.shape, strides, array.dtype, None, True, None)
-    return borrowed.on_host(addresses, BFLOAT16)
+    return borrowed.on_host(addresses, element)

@@ -15,17 +15,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import arrays, plan, problem
-from .arrays import BFLOAT16, ArrayView
+from .activations import ClampedSwiGLU
+from .arrays import BFLOAT16, FLOAT16, ArrayView
+from .biases import Biases
 from .packed import PackedWeights
 from .plan import Plan, Sm90Plan
-from .problem import TMA_ALIGNMENT
+from .problem import ELEMENT_BYTES, TMA_ALIGNMENT
 
-#: Shape, strides in bytes, device, and address modulo 16.
-Kind = tuple[tuple[int, ...], tuple[int, ...], int, int]
-#: Of a call: the variant, and the kinds of the arrays; or of x alone where all else is the same.
+#: Shape, strides in bytes, device, address modulo 16, and True of FP16 alone.
+Kind = (
+    tuple[tuple[int, ...], tuple[int, ...], int, int]
+    | tuple[tuple[int, ...], tuple[int, ...], int, int, bool]
+)
+#: Of a call: the variant, the activation, and the kinds of the arrays; or of x alone where all else
+#: is the same.
 Key = tuple[Any, ...]
-#: Of gate, up and down; of packed weights twice the same, and of no w_down 0.
-Addresses = tuple[int, int, int]
+#: Of gate, up and down; of packed weights twice the same, and of no w_down 0. Then of the biases of
+#: gate and up, and of down, as a plan takes them: two each, or none.
+Addresses = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
 Call = Callable[["ReadyCall", Any, Addresses, Any, Any, Any], Any]
 #: An intermediate of up to so many bytes is allocated in one piece with the result, and lives as
 #: long. Another allocation costs the host about 2 us, which a few tokens of a small model, a dozen
@@ -38,7 +45,7 @@ _ndarray: Any = None  # CuPy's, once an array of it has been met
 
 
 def kind(array: Any) -> Kind | None:
-    """The kind of a BF16 CuPy array; None of anything else."""
+    """The kind of a BF16 or FP16 CuPy array; None of anything else."""
     global _ndarray
     if type(array) is not _ndarray:
         cupy = sys.modules.get("cupy")
@@ -46,28 +53,34 @@ def kind(array: Any) -> Kind | None:
             return None
         _ndarray = cupy.ndarray
     dtype = array.dtype
-    if dtype is not BFLOAT16 and dtype != BFLOAT16:  # the first is quick, and nearly always so
-        return None
     memory = array.data
-    return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
+    # The first is quick, and nearly always so.
+    if dtype is BFLOAT16 or dtype == BFLOAT16:
+        return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
+    if dtype == FLOAT16:
+        return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT, True
+    return None
 
 
-def key(variant: str, *given: Any) -> Key | None:
+def key(variant: str, activation: str | ClampedSwiGLU, *given: Any) -> Key | None:
     """What the arguments of a call have in common with those of others like it.
 
     Parameters
     ----------
     variant : str
+    activation : str or ClampedSwiGLU
     *given : array, PackedWeights or None
 
     Returns
     -------
     tuple or None
-        None if an argument is no BF16 CuPy array.
+        None if an argument is no CuPy array of a dtype that is computed.
     """
     if type(variant) is not str:
         return None
-    parts: list[Any] = [variant]
+    if type(activation) is not str and type(activation) is not ClampedSwiGLU:
+        return None
+    parts: list[Any] = [variant, activation]
     for array in given:
         part: Any = None
         if type(array) is PackedWeights:
@@ -81,16 +94,27 @@ def key(variant: str, *given: Any) -> Key | None:
     return tuple(parts)
 
 
-def addresses(w_gate: Any, w_up: Any, w_down: Any = None) -> Addresses:
-    """Of the weights of a call that has a key."""
+def addresses(w_gate: Any, w_up: Any, w_down: Any, biases: Sequence[Any]) -> Addresses:
+    """Of the weights and the biases, all or none, of a call that has a key."""
     if w_up is None:
         w_gate = w_up = w_gate.array
-    return w_gate.data.ptr, w_up.data.ptr, 0 if w_down is None else w_down.data.ptr
+    first: tuple[int, ...] = ()
+    second: tuple[int, ...] = ()
+    if biases:
+        gate, up, *down = (0 if bias is None else bias.data.ptr for bias in biases)
+        first = (gate, up) if gate or up else ()
+        second = (down[0], 0) if down and down[0] else ()
+    return w_gate.data.ptr, w_up.data.ptr, 0 if w_down is None else w_down.data.ptr, first, second
 
 
-def addresses_of(gate_up: Sequence[ArrayView], down: ArrayView | None) -> Addresses:
-    """Of weights that were looked at one by one."""
-    return gate_up[0].pointer, gate_up[-1].pointer, 0 if down is None else down.pointer
+def addresses_of(gate_up: Sequence[ArrayView], down: ArrayView | None, biases: Biases) -> Addresses:
+    """Of weights and biases that were looked at one by one."""
+    first, second = (
+        tuple(0 if bias is None else bias.pointer for bias in added)
+        for added in (biases.of_gate_up, biases.of_down)
+    )
+    gate, up = gate_up[0].pointer, gate_up[-1].pointer
+    return gate, up, 0 if down is None else down.pointer, first, second
 
 
 class ReadyCall:
@@ -101,6 +125,7 @@ class ReadyCall:
     x, out : ArrayView
     gate_up : sequence of ArrayView
     down : ArrayView or None
+    biases : Biases
         Of the first such call, checked. Only how they lie is kept: no array is held.
     first : Sm90Plan
         Of gate and up.
@@ -112,8 +137,9 @@ class ReadyCall:
     plans : tuple of plan
         Of gate and up, and of the down projection if there is one.
     call : function of self, x, weights, down, out, stream
-        Launches on arrays of the kind that the call was made ready for. x, down and out are CuPy
-        arrays, or None for the last two; weights are as `addresses` gives them. Returns `out`, or
+        Launches on arrays of the kind that the call was made ready for. x and out are CuPy arrays,
+        or None for the last; weights are as `addresses` gives them, and down holds the array of
+        w_down, if there is one, and that of b_down. Returns `out`, or
         a new array. Raises ValueError if `out` overlaps an input, TypeError if `stream` is no
         stream, and DriverError in a forked child or if a launch fails. No bound method: the device
         memory that it may hold is to go with the object.
@@ -126,12 +152,13 @@ class ReadyCall:
         x: ArrayView,
         gate_up: Sequence[ArrayView],
         down: ArrayView | None,
+        biases: Biases,
         out: ArrayView,
         first: Sm90Plan,
         second: Plan | None = None,
     ) -> None:
         cupy = arrays.cupy_module()
-        self._array, self._allocate = arrays.maker(), cupy.cuda.alloc
+        self._array, self._allocate = arrays.maker(x.dtype), cupy.cuda.alloc
         self._current_device = cupy.cuda.runtime.getDevice
         self._current_stream = cupy.cuda.get_current_stream
         self._device, self._index = x.device, x.device.index
@@ -139,7 +166,7 @@ class ReadyCall:
         self._lock = threading.Lock()
         self._shape = out.shape
         self._hidden = first.problem.m, first.problem.n
-        self._hidden_bytes = math.prod(self._hidden) * BFLOAT16.itemsize
+        self._hidden_bytes = math.prod(self._hidden) * ELEMENT_BYTES
         # Plans of its own: the weights' addresses, once packed, stay.
         self._first = plan.kernel_plan(first.problem, first.choice)
         self.plans: tuple[Plan, ...] = (self._first,)
@@ -155,9 +182,9 @@ class ReadyCall:
             self._portable = second
             self.plans = self._first, second
             self._run = ReadyCall._with_arrays
-        weights = [gate_up[0], gate_up[-1]] + ([] if down is None else [down])
-        self._inputs = [_without_memory(view) for view in (x, *weights)]
-        self._reaches = [arrays.span(view) for view in self._inputs]
+        inputs = x, gate_up[0], gate_up[-1], down, *biases.of_gate_up, *biases.of_down
+        self._inputs = [view and _without_memory(view) for view in inputs]
+        self._reaches = [(0, 0) if view is None else arrays.span(view) for view in self._inputs]
         self._out = _without_memory(out)
         self._out_reach = arrays.span(self._out)
 
@@ -169,7 +196,9 @@ class ReadyCall:
         self._check_process()
         address = x.data.ptr
         if out is not None:
-            self._check_apart((address, *weights), out.data.ptr)
+            gate, up, projection, of_gate_up, of_down = weights
+            inputs = address, gate, up, projection, *of_gate_up, *of_down
+            self._check_apart(inputs, out.data.ptr)
         if stream is None and self._current_device() == self._index:
             return self._run(self, address, weights, down, out, self._current_stream().ptr)
         with arrays.on_stream(self._device, stream) as handle:
@@ -187,7 +216,7 @@ class ReadyCall:
         allocate, new_array, shape, lock = self._allocate, self._array, self._shape, self._lock
         launch_first, launch_second = self._first.launch, self._second.launch
         current_allocator, references = arrays.cupy_module().cuda.get_allocator, sys.getrefcount
-        result_bytes = math.prod(shape) * BFLOAT16.itemsize
+        result_bytes = math.prod(shape) * ELEMENT_BYTES
         behind = -(-result_bytes // _ALIGNMENT) * _ALIGNMENT
         both = behind + self._hidden_bytes
         memory: Any = None
@@ -203,7 +232,7 @@ class ReadyCall:
                 return ready._in_general(x, weights, down, out, stream)
             check_process()
             handle = current_stream().ptr
-            gate, up, projection = weights
+            gate, up, projection, of_gate_up, of_down = weights
             with lock:
                 if (
                     of_stream != handle
@@ -217,8 +246,10 @@ class ReadyCall:
                     hidden = target + behind
                     unused, unshared = references(memory), references(memory.mem)
                 out = new_array(shape, memory)
-                launch_first((x.data.ptr, gate, up, hidden), handle)
-                launch_second((hidden, projection, projection, target), handle)
+                operands = x.data.ptr, gate, up, hidden  # adding () to them takes no time
+                launch_first(operands + of_gate_up, handle)
+                operands = hidden, projection, projection, target
+                launch_second(operands + of_down, handle)
             return out
 
         return call
@@ -228,37 +259,41 @@ class ReadyCall:
     def _gate_up_alone(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
         if out is None:
             out = self._array(self._shape)
-        gate, up, _ = weights
+        gate, up, _, biases, _ = weights
         with self._lock:
-            self._first.launch((x, gate, up, out.data.ptr), stream)
+            operands = x, gate, up, out.data.ptr
+            self._first.launch(operands + biases, stream)
         return out
 
     def _with_kernel(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
         if out is None:
             out = self._array(self._shape)
         memory = self._allocate(self._hidden_bytes)
-        gate, up, projection = weights
+        gate, up, projection, of_gate_up, of_down = weights
         with self._lock:
-            self._first.launch((x, gate, up, memory.ptr), stream)
-            self._second.launch((memory.ptr, projection, projection, out.data.ptr), stream)
+            self._first.launch((x, gate, up, memory.ptr, *of_gate_up), stream)
+            self._second.launch(
+                (memory.ptr, projection, projection, out.data.ptr, *of_down), stream
+            )
         return out
 
     def _with_arrays(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
         if out is None:
             out = self._array(self._shape)
         hidden = self._array(self._hidden)
-        gate, up, _ = weights
+        gate, up, _, biases, _ = weights
         with self._lock:
-            self._first.launch((x, gate, up, hidden.data.ptr), stream)
+            self._first.launch((x, gate, up, hidden.data.ptr, *biases), stream)
         rows = arrays.matrix(arrays.view("out", out), writing=True)
-        self._portable.compute(hidden, (down,), rows.array)
+        projection, *bias = down
+        self._portable.compute(hidden, (projection,), rows.array, bias)
         return out
 
     def _check_apart(self, inputs: tuple[int, ...], out: int) -> None:
         """Compares ranges of addresses; where these meet, rows may still lie between rows."""
         low, high = out + self._out_reach[0], out + self._out_reach[1]
-        for view, address, (first, last) in zip(self._inputs, inputs, self._reaches, strict=False):
-            if address + first < high and low < address + last:
+        for view, address, (first, last) in zip(self._inputs, inputs, self._reaches, strict=True):
+            if view is not None and address + first < high and low < address + last:
                 problem.check_apart(
                     dataclasses.replace(self._out, pointer=out),
                     dataclasses.replace(view, pointer=address),

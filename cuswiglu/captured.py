@@ -59,8 +59,8 @@ class CapturedMLP:
         stream.wait_event(cupy.cuda.get_current_stream().record())
         with stream:
             with cupy.cuda.using_allocator(self._pool.malloc):
-                self.x = arrays.empty(x.shape, x.device)
-                self.y = arrays.empty((*x.shape[:-1], self.mlp.k_out), x.device)
+                self.x = arrays.empty(x.shape, x.device, x.dtype)
+                self.y = arrays.empty((*x.shape[:-1], self.mlp.k_out), x.device, x.dtype)
                 cupy.copyto(self.x, x.array)
                 self.mlp(self.x, out=self.y)  # plans, loads and compiles what is needed
             stream.synchronize()
@@ -121,6 +121,10 @@ class CapturedMLP:
             raise ValueError(
                 f"x must live where it was captured, on {self._device}, got an array on "
                 f"{x.device}: move it there, or capture the GatedMLP anew"
+            )
+        if x.dtype != self.x.dtype.name:
+            raise TypeError(
+                f"x must have the captured dtype {self.x.dtype.name}, got {x.dtype}: convert it"
             )
         if x.shape != self.x.shape:
             raise ValueError(

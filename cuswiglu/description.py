@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from . import pictures, problem, select
+from .activations import SILU, Activation
 from .arrays import ArrayView
+from .biases import Biases
 from .plan import Plan, Sm90Plan
 
 _LAYOUTS = {"k": "K-major", "n": "N-major"}
@@ -21,22 +23,26 @@ class Description:
     Attributes
     ----------
     variant : str
+    activation : Activation
     gate_up : tuple of ArrayView
     down : ArrayView
+    biases : Biases
     plans : sequence of tuple of plan
         Of the calls that are ready, the most recent one last.
     """
 
     variant: str
+    activation: Activation
     gate_up: tuple[ArrayView, ...]
     down: ArrayView
+    biases: Biases
     plans: Sequence[tuple[Plan, ...]]
 
     def __str__(self) -> str:
         facts = self._facts()
         shapes = f"K={facts['K']}, N={facts['N']}, K_out={facts['K_out']}"
         return (
-            f"GatedMLP({shapes}, {facts['layout']}, on {facts['device']}, "
+            f"GatedMLP({shapes}, {facts['layout']}, {self._extras()}on {facts['device']}, "
             f"variant={self.variant!r}, {facts['in use']})"
         )
 
@@ -58,10 +64,23 @@ class Description:
             "N": str(problem.intermediate(self.gate_up)),
             "K_out": str(self.down.shape[1]),
             "layout": self._layout(),
+            "dtype": gate.dtype,
+            "activation": str(self.activation),
+            "biases": self._biased(),
             "device": str(gate.device),
             "variant": self.variant,
             "in use": self._in_use(),
         }
+
+    def _biased(self) -> str:
+        return ", ".join(bias.name for bias in self.biases.given) or "none"
+
+    def _extras(self) -> str:
+        """What few models have."""
+        activation = "" if self.activation == SILU else f"{self.activation}, "
+        if (dtype := self.gate_up[0].dtype) != "bfloat16":
+            activation = f"{dtype}, {activation}"
+        return activation + (f"with {self._biased()}, " if self.biases.given else "")
 
     def _layout(self) -> str:
         """One word where gate, up and down lie the same way."""

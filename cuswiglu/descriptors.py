@@ -31,13 +31,16 @@ class Descriptors:
     cuda : Driver
     operand : Operand
     box : (int, int, int)
-        As `Driver.encode_tensor_map` takes it.
+    dtype : str
+        As `Driver.encode_tensor_map` takes them.
     """
 
-    def __init__(self, cuda: Driver, operand: Operand, box: tuple[int, int, int]) -> None:
+    def __init__(
+        self, cuda: Driver, operand: Operand, box: tuple[int, int, int], dtype: str
+    ) -> None:
         self._cuda = cuda
         self._operand = operand
-        self._box = box
+        self._box, self._dtype = box, dtype
         self._kept: OrderedDict[int, AlignedMemory] = OrderedDict()
 
     def of(self, address: int) -> int:
@@ -58,6 +61,7 @@ class Descriptors:
                 (operand.columns, operand.rows),
                 operand.stride * ELEMENT_BYTES,
                 self._box,
+                self._dtype,
             )
             self._kept[address] = found
             if len(self._kept) > KEPT:

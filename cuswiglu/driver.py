@@ -88,7 +88,7 @@ _ENCODE = ctypes.CFUNCTYPE(
     ctypes.c_int,  # out-of-bounds fill
 )
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
-_BFLOAT16 = 9  # CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+_ELEMENTS = {"float16": 6, "bfloat16": 9}  # CU_TENSOR_MAP_DATA_TYPE_*
 _SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}  # span in bytes -> CU_TENSOR_MAP_SWIZZLE_*
 _L2_PROMOTION_256B = 3
 
@@ -102,6 +102,7 @@ class Driver:
         self._lock = threading.Lock()
         self._libraries: dict[str, Any] = {}
         self._kernels: dict[tuple[str, int], Any] = {}
+        self._primary: dict[int, Any] = {}
         try:
             status = cuda.cuInit(0)
         except RuntimeError as error:  # cuda-python finds no libcuda
@@ -136,6 +137,28 @@ class Driver:
                 "CUDA was initialised before this process was forked, and cannot be used in the "
                 "child: start workers with multiprocessing.get_context('spawn')"
             )
+
+    def _enter(self, index: int) -> None:
+        """Have a device's primary context current, also in a thread that has not used CUDA yet."""
+        primary = self._primary.get(index)
+        if primary is None:
+            device = check(self._cuda.cuDeviceGet(index), "cuDeviceGet")
+            retained = self._cuda.cuDevicePrimaryCtxRetain(device)
+            primary = self._primary[index] = check(retained, "cuDevicePrimaryCtxRetain")
+        self._entered(primary)
+
+    def _entered(self, context: Any) -> bool:
+        """Whether this thread had no CUDA context: now it has this one. Another is an error."""
+        current = int(check(self._cuda.cuCtxGetCurrent(), "cuCtxGetCurrent"))
+        if current == int(context):
+            return False
+        if current != 0:
+            raise DriverError(
+                "the current CUDA context is not the device's primary one, which CuPy, JAX and "
+                "the kernels use: pop it (cuCtxPopCurrent) before the call"
+            )
+        check(self._cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
+        return True
 
     def version(self) -> str:
         """The newest CUDA version the driver supports, as "12.9"."""
@@ -180,6 +203,7 @@ class Driver:
         self.check_process()
         cuda = self._cuda
         with self._lock:
+            self._enter(index)
             found = self._kernels.get((entry, index))
             if found is not None:
                 return found
@@ -265,8 +289,9 @@ class Driver:
         extents: tuple[int, int],
         row_bytes: int,
         box: tuple[int, int, int],
+        dtype: str,
     ) -> None:
-        """Write the 128-byte TMA descriptor of a row-major BF16 matrix.
+        """Write the 128-byte TMA descriptor of a row-major matrix.
 
         Parameters
         ----------
@@ -280,10 +305,11 @@ class Driver:
             From row to row.
         box : (int, int, int)
             Contiguous elements, rows, and the span of the swizzle in bytes (16: none).
+        dtype : "bfloat16" or "float16"
         """
         status = self._encode(
             destination,
-            _BFLOAT16,
+            _ELEMENTS[dtype],
             2,
             address,
             (ctypes.c_uint64 * 2)(*extents),
@@ -310,7 +336,8 @@ class Driver:
     ) -> Callable[[tuple[int, ...], int], None]:
         """What launches on operands at some addresses, on a stream, again and again.
 
-        For one thread at a time.
+        For one thread at a time. The context that is current now is the kernel's; a thread that has
+        none gets it.
 
         Parameters
         ----------
@@ -326,6 +353,7 @@ class Driver:
             Puts the operands' addresses into the arguments. Called when they change.
         """
         launch = self._cuda.cuLaunchKernelEx
+        context = check(self._cuda.cuCtxGetCurrent(), "cuCtxGetCurrent")
         pointed: tuple[int, ...] | None = None
         configured: int | None = None
 
@@ -333,12 +361,19 @@ class Driver:
             nonlocal pointed, configured
             if addresses != pointed:
                 pointed = None  # stays so if it fails
-                point_at(addresses)
+                try:
+                    point_at(addresses)
+                except DriverError:
+                    if not self._entered(context):
+                        raise
+                    point_at(addresses)
                 pointed = addresses
             if stream != configured:
                 config.hStream = configured = stream
             result = launch(config, function, arguments, 0)
             if result[0]:
+                if self._entered(context):
+                    result = launch(config, function, arguments, 0)
                 check(result, "cuLaunchKernelEx")
 
         return run

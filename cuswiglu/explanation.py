@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from . import arrays, cost, plan, problem, select, tuned
+from . import activations, arrays, cost, plan, problem, select, tuned
+from .activations import ClampedSwiGLU
 from .problem import Problem
 from .select import Choice, DeviceInfo
 from .variant import variants
@@ -30,6 +31,7 @@ class Explanation:
         lines = [
             f"M = {problem.m}, N = {problem.n}, K = {problem.k}, "
             f"{'gate and up' if problem.gated else 'one weight'}, weights along {problem.major}, "
+            f"activation {problem.activation}, {problem.dtype}, "
             f"on {self.device.name if self.device else problem.device}",
             f"chosen: {self.choice.variant}"
             + (f" ({self.choice.reason})" if self.choice.reason else "")
@@ -50,6 +52,7 @@ def explain(
     w_gate: Any,
     w_up: Any = None,
     *,
+    activation: str | ClampedSwiGLU = "silu",
     variant: str = "auto",
     device: DeviceInfo | None = None,
 ) -> Explanation:
@@ -59,6 +62,7 @@ def explain(
     ----------
     x, w_gate, w_up : array
         As in `cuswiglu.swiglu`; nothing is computed.
+    activation : str or ClampedSwiGLU
     variant : str
         As in `cuswiglu.swiglu`.
     device : DeviceInfo, optional
@@ -77,7 +81,8 @@ def explain(
     x_view, weights = arrays.view("x", x), problem.gate_up(w_gate, w_up, None)
     problem.check_gate_up(weights)
     problem.check_x(x_view, weights[0])
-    described = problem.describe(arrays.matrix(x_view), weights)
+    meant = activations.find(activation)
+    described = problem.describe(arrays.matrix(x_view), weights, activation=meant)
     if device is None and described.device.kind == "cuda":
         device = plan.device_info(described.device.index)
     select.check_name(variant)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from . import arrays, calls, functional, interop, problem, select
+from . import activations, arrays, biases, calls, functional, interop, problem, select
+from .activations import ClampedSwiGLU
 from .cache import Cache
 from .calls import ReadyCall
 
@@ -25,10 +26,13 @@ class GatedMLP:
     w_gate, w_up : (K, N) array
         Or `PackedWeights` for `w_gate`, with ``w_up=None``.
     w_down : (N, K_out) array
-        BF16, as in `cuswiglu.asarray`, all on one device, each contiguous along either dimension.
-        They are held, not copied. The current CuPy stream waits for other libraries' work on them;
-        calls on other streams do not.
-    variant : str
+        BF16 or FP16, all alike, as in `cuswiglu.asarray`, all on one device, each contiguous along
+        either dimension. They are held, not copied. The current CuPy stream waits for other
+        libraries' work on them; calls on other streams do not.
+    b_gate, b_up : (N,) array, optional
+    b_down : (K_out,) array, optional
+        Contiguous; held as the weights are.
+    activation, variant
         As in `cuswiglu.swiglu`.
     deterministic : "batch", optional
         A token's result has the same bits whatever M it comes with: one kernel family, cut in one
@@ -42,8 +46,9 @@ class GatedMLP:
 
     Notes
     -----
-    After its first call the weights are taken to stay as they are: they are loaded while work ahead
-    on the stream still runs. Before a call that is to see weights written in place, synchronise.
+    After its first call the weights and biases are taken to stay as they are: they are loaded while
+    work ahead on the stream still runs. Before a call that is to see them written in place,
+    synchronise.
 
     Examples
     --------
@@ -57,17 +62,27 @@ class GatedMLP:
         w_up: Any = None,
         w_down: Any = None,
         *,
+        b_gate: Any = None,
+        b_up: Any = None,
+        b_down: Any = None,
+        activation: str | ClampedSwiGLU = "silu",
         variant: str = "auto",
         deterministic: str | None = None,
     ) -> None:
         self._gate_up = problem.gate_up(w_gate, w_up, None)
         self._down = arrays.view("w_down", w_down)
         problem.check_gate_up(self._gate_up, self._down)
+        self._biases = biases.view(None, b_gate, b_up, b_down)
+        problem.check_biases(self._biases, self._gate_up, self._down)
         select.check_name(variant)
+        self._activation = activations.find(activation)
         self._given = (w_gate, w_up, w_down)
-        self._addresses = calls.addresses_of(self._gate_up, self._down)
+        self._given_biases = (b_gate, b_up, b_down)
+        self._addresses = calls.addresses_of(self._gate_up, self._down, self._biases)
+        self._projection = functional.projection(self._down, self._biases)
         self._ready: Cache[calls.Key, ReadyCall] = Cache(CACHED_CALLS)
         self._rule = _rule(variant, deterministic)
+        self.activation = activation
         self.variant = variant
         self.deterministic = deterministic
 
@@ -101,6 +116,21 @@ class GatedMLP:
         """As it was given."""
         return self._given[2]
 
+    @property
+    def b_gate(self) -> Any:
+        """As it was given, or None."""
+        return self._given_biases[0]
+
+    @property
+    def b_up(self) -> Any:
+        """As it was given, or None."""
+        return self._given_biases[1]
+
+    @property
+    def b_down(self) -> Any:
+        """As it was given, or None."""
+        return self._given_biases[2]
+
     def __call__(
         self, x: Any, *, out: Any = None, stream: Any = None, like: str | None = None
     ) -> Any:
@@ -109,6 +139,7 @@ class GatedMLP:
         Parameters
         ----------
         x : (..., K) array
+            Of the weights' dtype, as `out`.
         out : (..., K_out) array, optional
         stream, like
             As in `cuswiglu.swiglu`.
@@ -121,7 +152,7 @@ class GatedMLP:
             kind = calls.kind(x)
             ready = None if kind is None else self._ready.get(kind)
             if ready is not None:
-                return ready.call(ready, x, self._addresses, self._down.array, None, stream)
+                return ready.call(ready, x, self._addresses, self._projection, None, stream)
         return self._call(x, out, stream, like)
 
     def _call(self, x: Any, out: Any, stream: Any, like: str | None) -> Any:
@@ -134,12 +165,14 @@ class GatedMLP:
             key = _key(taken, target)
         ready = None if key is None else self._ready.get(key)
         if ready is not None:
-            result = ready.call(ready, taken, self._addresses, self._down.array, target, stream)
+            result = ready.call(ready, taken, self._addresses, self._projection, target, stream)
         else:
             result = functional.first_call(
                 arrays.view("x", taken),
                 self._gate_up,
                 self._down,
+                self._biases,
+                self._activation,
                 target,
                 self._rule,
                 stream,
@@ -196,7 +229,9 @@ class GatedMLP:
         from .description import Description
 
         plans = [ready.plans for ready in self._ready.values()]
-        return Description(self.variant, self._gate_up, self._down, plans)
+        return Description(
+            self.variant, self._activation, self._gate_up, self._down, self._biases, plans
+        )
 
     @classmethod
     def from_safetensors(
@@ -208,7 +243,9 @@ class GatedMLP:
         variant: str = "auto",
         deterministic: str | None = None,
     ) -> GatedMLP:
-        """The MLP of one layer of a Hugging Face Llama, Mistral, Qwen or Phi-3 checkpoint.
+        """The MLP of one layer of a Hugging Face Llama, Mistral, Qwen, Gemma or Phi-3 checkpoint.
+
+        With the activation and the biases that the model has.
 
         Parameters
         ----------
@@ -224,7 +261,7 @@ class GatedMLP:
         ------
         FileNotFoundError, TypeError, ValueError
             Naming what is there when the file, the layer or a tensor is not; and if the model uses
-            an activation that is not computed, or its MLP is more than the three weights.
+            an activation that is not computed, or its MLP is more than three weights and biases.
 
         Warns
         -----
@@ -256,15 +293,31 @@ class GatedMLP:
     def _from_weights(
         cls, weights: MLPWeights, device: str, variant: str, deterministic: str | None
     ) -> GatedMLP:
-        held = [weights.gate, weights.up, weights.down]
+        held = {
+            name: array
+            for name, array in {
+                "w_gate": weights.gate,
+                "w_up": weights.up,
+                "w_down": weights.down,
+                "b_gate": weights.b_gate,
+                "b_up": weights.b_up,
+                "b_down": weights.b_down,
+            }.items()
+            if array is not None
+        }
         if device == "cuda":
-            held = [_to_device(array) for array in held]
-        return cls(*held, variant=variant, deterministic=deterministic)
+            held = {name: _to_device(array) for name, array in held.items()}
+        return cls(
+            **held,
+            activation=weights.activation,
+            variant=variant,
+            deterministic=deterministic,
+        )
 
 
 def _key(x: Any, out: Any) -> calls.Kind | calls.Key | None:
     """What a call has in common with others like it."""
-    return calls.kind(x) if out is None else calls.key("", x, out)
+    return calls.kind(x) if out is None else calls.key("", "", x, out)
 
 
 def _rule(variant: str, deterministic: str | None) -> str:

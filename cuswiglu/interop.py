@@ -22,7 +22,7 @@ def asarray(x: Any, dtype: Any = None, stream: Any = None) -> Any:
         NumPy's or CuPy's, or of any library with ``__dlpack__`` (JAX, torch, cuda.core) or, on a
         CUDA device, ``__cuda_array_interface__`` (versions 2 and 3).
     dtype : "bfloat16", optional
-        Take 16-bit elements (uint16, int16, void16) for the bit pattern of BF16.
+        Take 16-bit integers (uint16, int16, void16) for the bit pattern of BF16.
     stream : cupy.cuda.Stream, int, or object with ``__cuda_stream__``, optional
         Where the array will be used, on a CUDA device; the current CuPy stream by default. The
         stream waits for the work of x's library on it; the host does not.
@@ -30,9 +30,9 @@ def asarray(x: Any, dtype: Any = None, stream: Any = None) -> Any:
     Returns
     -------
     numpy.ndarray or cupy.ndarray
-        BF16, with x's shape and strides. Read-only memory stays so in NumPy; CuPy has no such mark:
-        do not write into it. It holds x; on a CUDA device x is given back by a later call, once
-        the stream is done with it.
+        BF16 or FP16, with x's shape and strides. Read-only memory stays so in NumPy; CuPy has no
+        such mark: do not write into it. It holds x; on a CUDA device x is given back by a later
+        call, once the stream is done with it.
 
     Raises
     ------
@@ -50,7 +50,12 @@ def asarray(x: Any, dtype: Any = None, stream: Any = None) -> Any:
     array = arrays.taken("x", x, stream, patterns=dtype is not None)
     if dtype is not None and arrays.is_own(array) and dtype_name(array.dtype) in PATTERNS:
         array = _reinterpreted(array, BFLOAT16)
-    with arrays.on_stream(arrays.view("x", array).device, stream):  # the CPU has no streams
+    seen = arrays.view("x", array)
+    if dtype is not None and seen.dtype != BFLOAT16.name:
+        raise TypeError(
+            f"x must have dtype bfloat16, as asked for, got {seen.dtype}: leave dtype out"
+        )
+    with arrays.on_stream(seen.device, stream):  # the CPU has no streams
         return array
 
 
@@ -103,4 +108,6 @@ def handed_over(result: Any, from_dlpack: Callable[[Any], Any], stream: Any) -> 
     """A result as an array of another library, which makes its stream wait for `stream`."""
     device = Device("cuda", result.device.id) if arrays.is_cupy(result) else CPU
     with arrays.on_stream(device, stream):
+        if result.dtype != BFLOAT16:
+            return from_dlpack(result)
         return from_dlpack(dlpack.Bfloat16(_reinterpreted(result, np.dtype(np.uint16))))

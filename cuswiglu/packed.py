@@ -20,8 +20,8 @@ class PackedWeights:
     Attributes
     ----------
     array : (2N, K) array
-        BF16, contiguous. Rows [2Gj, 2Gj + G) are columns [Gj, Gj + G) of w_gate, the G rows behind
-        them the same columns of w_up; G is `granularity`.
+        BF16 or FP16, contiguous. Rows [2Gj, 2Gj + G) are columns [Gj, Gj + G) of w_gate, the G rows
+        behind them the same columns of w_up; G is `granularity`.
     granularity : int
         8 or 1.
 
@@ -72,7 +72,7 @@ def pack(w_gate: Any, w_up: Any, *, granularity: int = 8, stream: Any = None) ->
     Parameters
     ----------
     w_gate, w_up : (K, N) array
-        BF16, as in `cuswiglu.swiglu`, each contiguous along either dimension.
+        BF16 or FP16, as in `cuswiglu.swiglu`, each contiguous along either dimension.
     granularity : 8 or 1
         N must be a multiple of it.
     stream : optional
@@ -98,7 +98,7 @@ def pack(w_gate: Any, w_up: Any, *, granularity: int = 8, stream: Any = None) ->
             f"{granularity}, got {n}: pass granularity=1"
         )
     with arrays.on_stream(gate.device, stream):
-        packed = arrays.empty((2 * n, k), gate.device)
+        packed = arrays.empty((2 * n, k), gate.device, gate.dtype)
         for half, weight in zip(split(packed, granularity), (gate, up), strict=True):
             half[...] = weight.array.T.reshape(half.shape)
     return PackedWeights(packed, granularity)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,10 @@ from .select import Choice, DeviceInfo
 from .variant import DecodeVariant, TileVariant, Variant
 
 CACHED_PLANS = 256
-#: Where the four operands lie: x, w_gate, w_up (or the only weight twice), out.
+#: Where the operands lie: x, w_gate, w_up (or the only weight twice), out; of a biased problem then
+#: b_gate, b_up (or the only weight's bias, and 0), each 0 where there is none.
 Addresses = tuple[int, ...]
+_OPERANDS, _BIASES = 4, 2
 _NOWHERE: Addresses = (0, 0, 0, 0)
 
 
@@ -36,8 +39,8 @@ class Sm90Plan:
         With a kernel.
     cuda : Driver
     weights_ahead : bool
-        Whether the weights may be loaded before the work ahead on the stream is done: only if no
-        kernel just ahead writes them.
+        Whether weights and biases may be loaded before the work ahead on the stream is done: only
+        if no kernel just ahead writes them.
 
     The device must be current. Calls may come from several threads.
     """
@@ -63,24 +66,41 @@ class Sm90Plan:
         # A kernel with one weight ignores the second descriptor.
         operands = [problem.x, problem.weights[0], problem.weights[-1], problem.out]
         descriptors = [
-            Descriptors(cuda, operand, box)
+            Descriptors(cuda, operand, box, problem.dtype)
             for operand, box in zip(operands, made.boxes, strict=False)
         ]
-        self._arguments = _Arguments(descriptors, (*made.integers, int(weights_ahead)))
+        activation = problem.activation
+        coefficients = map(_bits, activation.coefficients.for_kernels())
+        of_activation = activation.code, *coefficients
+        self._ahead = len(made.integers)
+        self._arguments = _Arguments(
+            descriptors, (*made.integers, int(weights_ahead), *of_activation)
+        )
         #: launch(addresses, stream): as a call, on operands there; for one thread at a time.
         self.launch = cuda.launcher(*self.packed, self._arguments.point_at)
 
     def __call__(
-        self, x: ArrayView, weights: Sequence[ArrayView], out: ArrayView, stream: int
+        self,
+        x: ArrayView,
+        weights: Sequence[ArrayView],
+        out: ArrayView,
+        stream: int,
+        biases: Sequence[ArrayView | None] = (),
     ) -> None:
-        """Launch on `stream`; the arrays match the problem the plan was made for."""
-        addresses = x.pointer, weights[0].pointer, weights[-1].pointer, out.pointer
+        """Launch on `stream`; the arrays match the problem the plan was made for.
+
+        `biases` are two, the second None of one weight, or none at all.
+        """
+        addresses = (
+            *(x.pointer, weights[0].pointer, weights[-1].pointer, out.pointer),
+            *(0 if bias is None else bias.pointer for bias in biases),
+        )
         with self._lock:
             self.launch(addresses, stream)
 
     def load_weights_ahead(self) -> None:
-        """From the next launch on: no kernel that may still run writes the weights."""
-        self._arguments.integers[-1] = 1
+        """From the next launch on: no kernel that may still run writes weights or biases."""
+        self._arguments.integers[self._ahead] = 1
 
     @property
     def packed(self) -> tuple[Any, Any, int]:
@@ -113,7 +133,7 @@ class Resident:
     def __init__(self, kernel: Variant, problem: Problem, cuda: Driver) -> None:
         self._kernel, self._cuda = kernel, cuda
         self._device = problem.device.index
-        self._entry = kernel.entry(problem.major)
+        self._entry = kernel.entry(problem.major, problem.dtype)
         self.function = cuda.kernel(
             variant.cubin(kernel), kernel.sha256, self._entry, self._device, kernel.most_shared
         )
@@ -199,8 +219,8 @@ def _decode(kernel: Variant, problem: Problem, choice: Choice, resident: Residen
 class _Arguments:
     """Kernel arguments in memory: integers of 8 bytes, and pointers to them and to the operands.
 
-    A kernel that takes an integer of 4 bytes reads the lower half. An operand without a descriptor,
-    as out of some kernels, is given by its address.
+    A kernel that takes an integer, or an FP32 number, of 4 bytes reads the lower half. Biases, and
+    an operand without a descriptor, as out of some kernels, are given by their addresses.
 
     Attributes
     ----------
@@ -210,30 +230,35 @@ class _Arguments:
     """
 
     def __init__(self, descriptors: list[Descriptors], integers: tuple[int, ...]) -> None:
-        pointers = 4 + len(integers)
-        self._memory = AlignedMemory(8 * (pointers + 1 + len(integers)))
+        given = 1 + _BIASES + len(integers)  # by value: out's address, the biases', the integers
+        pointers = _OPERANDS - 1 + given
+        self._memory = AlignedMemory(8 * (pointers + given))
         self.address = self._memory.address
         values = self.address + 8 * pointers
         self._descriptors = descriptors
         self._addresses: Addresses = _NOWHERE
-        self._operands = (ctypes.c_uint64 * 4).from_address(self.address)
-        self._out = ctypes.c_uint64.from_address(values)
-        self._operands[3] = values
-        (ctypes.c_uint64 * len(integers)).from_address(self.address + 8 * 4)[:] = [
-            values + 8 * index for index in range(1, pointers - 3)
-        ]
-        self.integers = (ctypes.c_int64 * len(integers)).from_address(values + 8)
+        self._operands = (ctypes.c_uint64 * pointers).from_address(self.address)
+        self._operands[_OPERANDS - 1 :] = [values + 8 * index for index in range(given)]
+        self._given = (ctypes.c_uint64 * (1 + _BIASES)).from_address(values)
+        self.integers = (ctypes.c_int64 * len(integers)).from_address(values + 8 * (1 + _BIASES))
         self.integers[:] = list(integers)
 
     def point_at(self, addresses: Addresses) -> None:
-        """Where x, the weights and out lie at the next launch."""
+        """Where x, the weights, out and the biases lie at the next launch."""
         before, self._addresses = self._addresses, _NOWHERE  # stays so if encoding fails
         for index, descriptors in enumerate(self._descriptors):
             if addresses[index] != before[index]:
                 self._operands[index] = descriptors.of(addresses[index])
-        if len(self._descriptors) < len(addresses):
-            self._out.value = addresses[-1]
+        if len(self._descriptors) < _OPERANDS:
+            self._given[0] = addresses[_OPERANDS - 1]
+        if len(addresses) > _OPERANDS:
+            self._given[1:] = list(addresses[_OPERANDS:])
         self._addresses = addresses
+
+
+def _bits(value: float) -> int:
+    """Of an FP32 number."""
+    return int.from_bytes(struct.pack("<f", value), "little")
 
 
 class PortablePlan:
@@ -245,17 +270,25 @@ class PortablePlan:
         self._compute = compute
 
     def __call__(
-        self, x: ArrayView, weights: Sequence[ArrayView], out: ArrayView, stream: int
+        self,
+        x: ArrayView,
+        weights: Sequence[ArrayView],
+        out: ArrayView,
+        stream: int,
+        biases: Sequence[ArrayView | None] = (),
     ) -> None:
         """Compute; on a device, on CuPy's current stream, which the caller has set to `stream`."""
         operands = [weight.array for weight in weights]
         if weights[0].packing:
             operands = list(PackedWeights(operands[0].T, weights[0].packing).unpack())
-        self.compute(x.array, operands, out.array)
+        self.compute(x.array, operands, out.array, [bias and bias.array for bias in biases])
 
-    def compute(self, x: Any, weights: Sequence[Any], out: Any) -> None:
-        """Compute with matrices that are arrays, unpacked."""
-        self._compute(x, *weights, out)
+    def compute(self, x: Any, weights: Sequence[Any], out: Any, biases: Sequence[Any] = ()) -> None:
+        """Compute with matrices that are arrays, unpacked, and biases that are arrays or None."""
+        options: dict[str, Any] = {"biases": tuple(biases)} if biases else {}
+        if self.problem.gated:
+            options["activation"] = self.problem.activation
+        self._compute(x, *weights, out, **options)
 
 
 Plan = Sm90Plan | PortablePlan

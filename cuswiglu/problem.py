@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import arrays
+from .activations import SILU, Activation
 from .arrays import ArrayView, Device
+from .biases import Biases
 
 TMA_ALIGNMENT = 16  # bytes: of base addresses and of row strides (CUDA driver API, tensor maps)
+#: Rows and columns of a matrix: TMA's coordinates are of 32 bits with a sign, as are the kernels'
+#: integers, and go up to the end of a last tile.
+TMA_EXTENT = 2**31 - 1024
 ELEMENT_BYTES = 2
 
 
@@ -46,15 +51,22 @@ class Operand:
                 f"TMA needs a multiple of {TMA_ALIGNMENT}: pass {self.name} contiguous, or with "
                 f"rows padded to a multiple of {elements} elements"
             )
+        for count, of in ((self.rows, "rows"), (self.columns, "columns")):
+            if count > TMA_EXTENT:
+                return (
+                    f"{self.name} has {count} {of}, TMA counts up to {TMA_EXTENT}: pass "
+                    f"{self.name} in parts"
+                )
         return None
 
 
 @dataclass(frozen=True)
 class Problem:
-    """(M, K) @ (K, N) to (M, N): a SwiGLU of two weights, or a plain product of one.
+    """(M, K) @ (K, N) to (M, N): a gated product of two weights, or a plain product of one.
 
     `major` is how the weights lie: "k" (checkpoint), "n" (Flax), "mixed" when they differ, or "p8"
-    and "p1" for one packed matrix of gate and up.
+    and "p1" for one packed matrix of gate and up. `activation` is of gate and up, and `biased` says
+    whether something is added to a product.
     It holds no address, so that plans are shared by all arrays of the same kind.
     """
 
@@ -66,10 +78,13 @@ class Problem:
     weights: tuple[Operand, ...]
     out: Operand
     device: Device
+    dtype: str = "bfloat16"
+    activation: Activation = SILU
+    biased: bool = False
 
     @property
     def gated(self) -> bool:
-        """Whether it is a SwiGLU, of gate and up."""
+        """Whether it is of gate and up."""
         return len(self.weights) == 2 or self.packed
 
     @property
@@ -140,8 +155,8 @@ def check_weight(weight: ArrayView, rows: int | None, rows_name: str) -> None:
         )
 
 
-def check_same_device(views: Iterable[ArrayView]) -> Device:
-    """All arrays live in one place."""
+def check_alike(views: Iterable[ArrayView]) -> None:
+    """All arrays live in one place, and are of one dtype."""
     first, *others = views
     for other in others:
         if other.device != first.device:
@@ -149,7 +164,11 @@ def check_same_device(views: Iterable[ArrayView]) -> Device:
                 f"{first.name} and {other.name} must live on the same device, got {first.device} "
                 f"and {other.device}: move one of them"
             )
-    return first.device
+        if other.dtype != first.dtype:
+            raise TypeError(
+                f"{first.name} and {other.name} must have the same dtype, got {first.dtype} and "
+                f"{other.dtype}: convert one of them"
+            )
 
 
 def gate_up(w_gate: Any, w_up: Any, stream: Any) -> tuple[ArrayView, ...]:
@@ -186,7 +205,7 @@ def check_gate_up(weights: Sequence[ArrayView], down: ArrayView | None = None) -
     check_packed(weights[0])
     if down is not None:
         check_weight(down, intermediate(weights), "N, half of the packed columns")
-        check_same_device([weights[0], down])
+        check_alike([weights[0], down])
 
 
 def check_packed(packed: ArrayView) -> None:
@@ -219,7 +238,31 @@ def check_weights(gate: ArrayView, up: ArrayView, down: ArrayView | None = None)
                 f"columns, got shape {down.shape}{_transpose_hint('w_gate')}"
             )
         check_weight(down, gate.shape[1], "N, as w_gate has columns")
-    check_same_device([gate, up] if down is None else [gate, up, down])
+    check_alike([gate, up] if down is None else [gate, up, down])
+
+
+def check_biases(biases: Biases, weights: Sequence[ArrayView], down: ArrayView | None) -> None:
+    """Biases are one number for each column: (N,), (N,) and (K_out,), contiguous.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument.
+    """
+    for bias in biases.given:
+        of_down = bias is biases.down and down is not None
+        columns = down.shape[1] if of_down and down else intermediate(weights)
+        if bias.shape != (columns,):
+            raise ValueError(
+                f"{bias.name} must have shape ({columns},), a number for each column of "
+                f"w_{bias.name[2:]}, got {bias.shape}"
+            )
+        if bias.strides != (1,) and columns > 1:
+            raise ValueError(
+                f"{bias.name} must be contiguous, got a stride of {bias.strides[0]} elements: "
+                "pass a contiguous copy"
+            )
+    check_alike([weights[0], *biases.given])
 
 
 def check_x(x: ArrayView, gate: ArrayView) -> None:
@@ -231,13 +274,13 @@ def check_x(x: ArrayView, gate: ArrayView) -> None:
             f"x must have K = {gate.shape[0]} columns, the rows of w_gate, got shape {x.shape}"
             f"{_transpose_hint('w_gate') if x.shape[-1] == gate.shape[1] else ''}"
         )
-    check_same_device([x, gate])
+    check_alike([x, gate])
 
 
 def check_out(out: ArrayView, shape: tuple[int, ...], inputs: Iterable[ArrayView]) -> None:
     """`out` may be written: right shape, writable, apart from every input."""
     inputs = list(inputs)
-    check_same_device([out, *inputs])
+    check_alike([out, *inputs])
     if out.shape != shape:
         raise ValueError(f"out must have shape {shape}, got {out.shape}")
     if not out.writable:
@@ -252,7 +295,14 @@ def check_apart(out: ArrayView, other: ArrayView) -> None:
         raise ValueError(f"out must not overlap {other.name}: pass separate memory")
 
 
-def describe(x: ArrayView, weights: Sequence[ArrayView], out: ArrayView | None = None) -> Problem:
+def describe(
+    x: ArrayView,
+    weights: Sequence[ArrayView],
+    out: ArrayView | None = None,
+    *,
+    activation: Activation = SILU,
+    biased: bool = False,
+) -> Problem:
     """The problem of checked arrays; x and out as matrices (`arrays.matrix`).
 
     `weights` are gate and up, or one alone. Without `out`, the problem of a new array.
@@ -270,6 +320,9 @@ def describe(x: ArrayView, weights: Sequence[ArrayView], out: ArrayView | None =
         weights=tuple(operand(weight) for weight in weights),
         out=Operand("out", m, n, n, TMA_ALIGNMENT) if out is None else _rows(out),
         device=x.device,
+        dtype=x.dtype,
+        activation=activation,
+        biased=biased,
     )
 
 

@@ -13,11 +13,13 @@ from .columns import Columns
 from .problem import Problem
 
 CUBINS = Path(__file__).parent / "cubins"
-MANIFEST_FORMAT = 4
+MANIFEST_FORMAT = 5
 #: Families for few tokens, of gate and up and of one weight.
 DECODE_FAMILIES = ("decode", "decode-plain")
 SHARED_BYTES = 227 << 10  # of an SM, for one CTA
 PLAIN_FAMILIES = ("plain", "decode-plain")
+#: dtype -> what is behind a weight layout in `Variant.entries`.
+_ENDINGS = {"bfloat16": "", "float16": "_f16"}
 REBUILD = "rebuild with `pip install --force-reinstall --no-deps .` in the source tree"
 
 
@@ -43,7 +45,8 @@ class Variant:
     alignment_bytes : int
         Of every base address and row stride.
     entries : tuple of (str, str)
-        Weight layout ("k", "n", or "p8" and "p1" for packed weights) -> entry point.
+        Weight layout ("k", "n", or "p8" and "p1" for packed weights), with "_f16" behind it for
+        FP16 -> entry point.
     registers : int
         A thread at entry.
     cubin, sha256 : str
@@ -62,12 +65,18 @@ class Variant:
     cubin: str
     sha256: str
 
-    def entry(self, major: str) -> str:
-        return dict(self.entries)[major]
+    def entry(self, major: str, dtype: str = "bfloat16") -> str:
+        """The entry point for weights that lie so, and arrays of a dtype."""
+        return dict(self.entries)[major + _ENDINGS[dtype]]
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """Weight layouts that it is made for; for BF16 all of them."""
+        return tuple(key for key, _ in self.entries if not key.endswith(_ENDINGS["float16"]))
 
     @property
     def gated(self) -> bool:
-        """Whether it computes a SwiGLU; the others compute the down projection."""
+        """Whether it computes gate and up; the others compute the down projection."""
         return self.family not in PLAIN_FAMILIES
 
     @property
@@ -82,7 +91,7 @@ class Variant:
 
     def takes(self, problem: Problem) -> bool:
         """Whether it is made for this kind of weights: one, a pair, packed, along K or N."""
-        return self.gated == problem.gated and problem.major in dict(self.entries)
+        return self.gated == problem.gated and problem.major in self.layouts
 
     def obstacle(self, problem: Problem) -> str | None:
         """The first limit that a problem breaks, in words, or None."""
@@ -100,12 +109,14 @@ class Variant:
             return (
                 "w_gate and w_up must have the same layout, both contiguous along K or both along N"
             )
-        if problem.major not in dict(self.entries):
+        if problem.major not in self.layouts:
             if problem.packed:
                 return "packed weights need a kernel of the interleave family"
             if self.family == "interleave":
                 return "the weights must be packed (cuswiglu.pack)"
             return "the weights must be contiguous along K (a checkpoint's weight.T)"
+        if problem.major + _ENDINGS[problem.dtype] not in dict(self.entries):
+            return f"{self.name} computes bfloat16 only, got {problem.dtype}"
         return problem.tma_obstacle()
 
 

@@ -38,12 +38,13 @@
 
 namespace cuswiglu::decode {
 
-template <class Traits, class Activation>
+template <class Traits>
 struct Kernel {
   using Element = typename Traits::Element;
   using Cta = Cta<Traits>;
   using Loop = Mainloop<Traits>;
   using Store = Epilogue<Traits>;
+  using Asked = Gating<typename Traits::Element>;
 
   CUTLASS_DEVICE static void init_barriers(Cta const& cta) {
     if (threadIdx.x == 0) {
@@ -64,49 +65,84 @@ struct Kernel {
     }
   }
 
-  // kBoth: tiles have more than 64 rows.
+  // kBoth: tiles have more than 64 rows, of which a thread has two of its warpgroup's; else one.
   template <bool kBoth>
-  CUTLASS_DEVICE static void consume(Cta const& cta, Arguments const& args, Element* out) {
+  CUTLASS_DEVICE static void consume(Cta const& cta, Arguments const& args, Element* out,
+                                     Asked const& asked) {
+    constexpr int kHalves = kBoth ? 2 : 1;
+    constexpr int kTokens = Traits::kRowTokens;
     int const warpgroup = cutlass::canonical_warp_group_idx();
-    Activation activation;
+    auto row_of = [&](int half) {
+      return kBoth ? warpgroup * Traits::kMmaRows + Store::row(half) : Store::row(warpgroup);
+    };
+    bool const biased = asked.biased();
     Stage stage;
     uint32_t exchanges = 0;
     CUTLASS_PRAGMA_NO_UNROLL
     for (int number = int(blockIdx.y); number < cta.items; number += int(gridDim.y)) {
       Item const item = cta.item(number, args.rows);
+      // Biases are loaded while the products run: once X is there, all before this kernel is done.
+      float bias_first[kHalves] = {}, bias_second[kHalves] = {};
+      if (biased) {
+        cta.barriers.full[stage.index].wait(stage.phase);
+        CUTLASS_PRAGMA_UNROLL
+        for (int half = 0; half < kHalves; ++half) {
+          int const n = item.n + row_of(half);
+          // The first of the ranks adds it.
+          if (cta.rank == 0) bias_first[half] = bias_of(asked.bias_first, n, args.n);
+          if (Traits::kGated) bias_second[half] = bias_of(asked.bias_second, n, args.n);
+        }
+      }
       auto first = Loop::accumulators(), second = Loop::accumulators();
       Loop::template multiply<kBoth>(cta, stage, warpgroup, first, second);
       typename Store::Target const to{out + item.token * args.out_stride + item.n, args.out_stride,
                                       min(args.rows, args.n - item.n),
                                       min(Traits::kTokens, args.m - item.token)};
       bool const last = number + int(gridDim.y) >= cta.items;
-      auto write = [&](auto halves, auto row_of, auto get) {
-        if (!Traits::kGated && cta.ranks > 1) {
-          Store::template reduce<halves>(cta, to, exchanges, last, row_of, get);
-          return;
-        }
-        CUTLASS_PRAGMA_UNROLL
-        for (int half = 0; half < halves; ++half) {
-          Store::store(to, row_of(half), [&](int i) { return get(half, i); });
-        }
-      };
+      // A thread's sums: of gate and of up, or two parts of one.
+      float one[kHalves][kTokens], other[kHalves][kTokens];
       if constexpr (kBoth) {
-        write(Int<2>{}, [&](int half) { return warpgroup * Traits::kMmaRows + Store::row(half); },
-              [&](int half, int i) {
-          int const at = Store::accumulator(i, half);
-          return Traits::kGated ? activation(first(at)) * second(at) : first(at);
+        CUTLASS_PRAGMA_UNROLL
+        for (int half = 0; half < kHalves; ++half) {
+          CUTLASS_PRAGMA_UNROLL
+          for (int i = 0; i < kTokens; ++i) {
+            int const at = Store::accumulator(i, half);
+            one[half][i] = first(at);
+            other[half][i] = Traits::kGated ? second(at) : 0.0f;
+          }
+        }
+      } else {
+        Store::exchange(cta, warpgroup, first, one[0], other[0]);
+      }
+      if constexpr (!Traits::kGated) {
+        auto sum = [&](int half, int i) { return one[half][i] + other[half][i] + bias_first[half]; };
+        if (cta.ranks > 1) {
+          Store::template reduce<kHalves>(cta, to, exchanges, last, row_of, sum);
+        } else {
+          Store::template store<kHalves>(to, row_of, sum);
+        }
+      } else if (asked.only_silu()) {
+        SiLU silu;
+        Store::template store<kHalves>(to, row_of, [&](int half, int i) {
+          return silu(one[half][i]) * other[half][i];
         });
       } else {
-        typename Store::Row one, other;
-        Store::exchange(cta, warpgroup, first, one, other);
-        write(Int<1>{}, [&](int) { return Store::row(warpgroup); }, [&](int, int i) {
-          return Traits::kGated ? activation(one[i]) * other[i] : one[i] + other[i];
-        });
+        CUTLASS_PRAGMA_UNROLL
+        for (int half = 0; half < kHalves; ++half) {
+          CUTLASS_PRAGMA_UNROLL
+          for (int i = 0; i < kTokens; ++i) {
+            one[half][i] += bias_first[half];
+            other[half][i] += bias_second[half];
+          }
+          activate<kTokens>(asked.activation, asked.coefficients, one[half], other[half]);
+        }
+        Store::template store<kHalves>(to, row_of, [&](int half, int i) { return one[half][i]; });
       }
     }
   }
 
-  CUTLASS_DEVICE static void run(InputMaps const& maps, Element* out, Arguments const& args) {
+  CUTLASS_DEVICE static void run(InputMaps const& maps, Element* out, Arguments const& args,
+                                 Asked const& asked) {
     extern __shared__ __align__(1024) unsigned char smem[];
     Cta const cta(smem, args);
     bool const producer = cutlass::canonical_warp_idx_sync() == Traits::kConsumerThreads / 32;
@@ -119,9 +155,9 @@ struct Kernel {
     if (producer) {
       if (cute::elect_one_sync()) Loop::produce(cta, args, maps);
     } else if (args.rows > Traits::kMmaRows) {
-      consume<true>(cta, args, out);
+      consume<true>(cta, args, out, asked);
     } else {
-      consume<false>(cta, args, out);
+      consume<false>(cta, args, out, asked);
     }
   }
 };
@@ -130,9 +166,10 @@ struct Kernel {
 
 // One instance; as in kernel.cuh, plain values are packed and never a C++ structure. CTAS of them
 // find registers on an SM; what is behind it is in the manifest for the launch.
-#define CUSWIGLU_DECODE_ENTRY(NAME, GATED, TOKENS, MAJOR, CTAS, THREADS, MMA_ROWS, MAX_STAGES,    \
-                              BARRIER_BYTES, CHUNK)                                               \
-  using NAME##_traits = cuswiglu::decode::Traits<GATED, TOKENS, cute::GMMA::Major::MAJOR>;        \
+#define CUSWIGLU_DECODE_ENTRY(NAME, ELEMENT, GATED, TOKENS, MAJOR, CTAS, THREADS, MMA_ROWS,       \
+                              MAX_STAGES, BARRIER_BYTES, CHUNK)                                   \
+  using NAME##_traits =                                                                           \
+      cuswiglu::decode::Traits<ELEMENT, GATED, TOKENS, cute::GMMA::Major::MAJOR>;                 \
   static_assert(NAME##_traits::kThreads == THREADS, "manifest: threads");                         \
   static_assert(NAME##_traits::kMmaRows == MMA_ROWS, "manifest: rows");                           \
   static_assert(NAME##_traits::kMaxStages == MAX_STAGES, "manifest: stages");                     \
@@ -141,9 +178,14 @@ struct Kernel {
   extern "C" __global__ void __launch_bounds__(NAME##_traits::kThreads, CTAS)                     \
       NAME(__grid_constant__ cute::TmaDescriptor const tma_x,                                     \
            __grid_constant__ cute::TmaDescriptor const tma_first,                                 \
-           __grid_constant__ cute::TmaDescriptor const tma_second, cutlass::bfloat16_t* out,      \
-           int m, int n, int k, long long out_stride, int rows, int stages, int weights_ahead) {  \
-    cuswiglu::decode::Kernel<NAME##_traits, cuswiglu::SiLU>::run(                                 \
+           __grid_constant__ cute::TmaDescriptor const tma_second, NAME##_traits::Element* out,   \
+           NAME##_traits::Element const* bias_first, NAME##_traits::Element const* bias_second,   \
+           int m, int n, int k, long long out_stride, int rows, int stages, int weights_ahead,    \
+           int activation, float linear, float cubic, float constant, float least, float most,    \
+           float up_limit, float up_constant) {                                                   \
+    cuswiglu::decode::Kernel<NAME##_traits>::run(                                                 \
         {tma_x, tma_first, tma_second}, out,                                                      \
-        {m, n, k, out_stride, rows, stages, weights_ahead});                                      \
+        {m, n, k, out_stride, rows, stages, weights_ahead},                                       \
+        {cuswiglu::Activation(activation),                                                        \
+         {linear, cubic, constant, least, most, up_limit, up_constant}, bias_first, bias_second}); \
   }

@@ -55,9 +55,18 @@ struct Epilogue {
     sync_consumers();  // before the place is used again
   }
 
-  // Stores a row: get(i) is the result of token i.
+  // Stores a thread's rows: get(half, i) is the result of row row_of(half) and token i.
+  template <int kHalves, class RowOf, class Get>
+  CUTLASS_DEVICE static void store(Target const& to, RowOf row_of, Get get) {
+    CUTLASS_PRAGMA_UNROLL
+    for (int half = 0; half < kHalves; ++half) {
+      store_row(to, row_of(half), [&](int i) { return get(half, i); });
+    }
+  }
+
+  // get(i) is the result of token i.
   template <class Get>
-  CUTLASS_DEVICE static void store(Target const& to, int row, Get get) {
+  CUTLASS_DEVICE static void store_row(Target const& to, int row, Get get) {
     if (row >= to.rows) return;
     int left = to.tokens - first_token();
     Element* out = to.out + first_token() * to.stride + row;

@@ -6,6 +6,7 @@
 #include <cute/atom/mma_atom.hpp>
 #include <cutlass/arch/barrier.h>
 #include <cutlass/bfloat16.h>
+#include <cutlass/half.h>
 
 namespace cuswiglu::decode {
 
@@ -23,11 +24,11 @@ struct Arguments {
   int weights_ahead;  // whether no kernel just ahead writes the weights
 };
 
-// kTokens: columns of the MMA; more tokens are walked in tiles of so many. kMajor: how the weights
-// lie in memory.
-template <bool kGated_, int kTokens_, Major kMajor_>
+// Element: of all arrays, BF16 or FP16. kTokens: columns of the MMA; more tokens are walked in tiles
+// of so many. kMajor: how the weights lie in memory.
+template <class Element_, bool kGated_, int kTokens_, Major kMajor_>
 struct Traits {
-  using Element = cutlass::bfloat16_t;
+  using Element = Element_;
   static constexpr bool kGated = kGated_;
   static constexpr int kTokens = kTokens_;
   static constexpr Major kMajor = kMajor_;

@@ -66,17 +66,23 @@ struct Epilogue {
         auto s_out = cute::as_position_independent_swizzle_tensor(cute::make_tensor(
             cute::make_smem_ptr(buffer), typename Traits::SmemLayoutOut{}));
         cute::copy(copy, thread_copy.retile_S(out), thread_copy.partition_D(s_out));
-        cute::tma_store_fence();
-        // Behind this barrier the next box's buffer is free: of the stores issued so far, at most
-        // the last kOutStages - 2 still read theirs.
-        if (thread == 0) cute::tma_store_wait<Traits::kOutStages - 2>();
-        sync_warpgroup(consumer);
-        if (thread == 0) {
-          cute::SM90_TMA_STORE_2D::copy(&tma_out, buffer, column + first,
-                                        row + m * Traits::kMmaM);
-          cute::tma_store_arrive();
-        }
+        store_box(buffer, consumer, column + first, row + m * Traits::kMmaM, tma_out);
       }
+    }
+  }
+
+  // Stores what the warpgroup has written to a buffer.
+  CUTLASS_DEVICE static void store_box(Element const* buffer, int consumer, int column, int row,
+                                       cute::TmaDescriptor const& tma_out) {
+    cute::tma_store_fence();
+    // Behind this barrier the next box's buffer is free: of the stores issued so far, at most the
+    // last kOutStages - 2 still read theirs.
+    bool const issuing = threadIdx.x % 128 == 0;
+    if (issuing) cute::tma_store_wait<Traits::kOutStages - 2>();
+    sync_warpgroup(consumer);
+    if (issuing) {
+      cute::SM90_TMA_STORE_2D::copy(&tma_out, buffer, column, row);
+      cute::tma_store_arrive();
     }
   }
 

@@ -34,6 +34,7 @@
 
 #include "activation.cuh"
 #include "epilogue.cuh"
+#include "gating.cuh"
 #include "mainloop.cuh"
 #include "pair_mul_store.hpp"
 #include "tile_scheduler.cuh"
@@ -52,9 +53,11 @@ struct Sizes {
   int weights_ahead;  // see above
 };
 
-template <class Traits, class Activation>
+template <class Traits>
 struct Kernel {
+  using Element = typename Traits::Element;
   using Loop = Mainloop<Traits>;
+  using Asked = Gating<Element>;
   using Store = Epilogue<Traits>;
   using SharedStorage = typename Traits::SharedStorage;
   using State = typename Loop::State;
@@ -97,7 +100,7 @@ struct Kernel {
   // One consumer warpgroup's share of a tile kWidth wide.
   template <int kWidth>
   CUTLASS_DEVICE static void compute(SharedStorage& smem, State& read, TileCoord tile, int k_tiles,
-                                     int consumer, int& stored,
+                                     int consumer, int& stored, int columns, Asked const& asked,
                                      cute::TmaDescriptor const& tma_out) {
     using Width = typename Traits::template Width<kWidth>;
     int const first_row = Traits::kPingpong ? 0 : consumer * Traits::kWarpgroupM;
@@ -111,13 +114,21 @@ struct Kernel {
       Store::template store<kWidth>(combine, smem.out[consumer], consumer, stored,
                                    tile.m + first_row, tile.n, tma_out);
     };
-    Activation activation;
+    SiLU silu;
+    // Not only SiLU, or not only a product.
+    bool const other = Traits::kFamily == Family::Plain ? asked.biased() : !asked.only_silu();
+    auto write_other = [&](auto const& sums, auto const& up) {
+      GatedStore<Traits>::template store<kWidth>(sums, up, asked, columns, smem.out[consumer],
+                                                 consumer, stored, tile.m + first_row, tile.n,
+                                                 tma_out);
+    };
 
     int last = Loop::template mma<kWidth>(smem, read, k_tiles, first_row, accum);
     if constexpr (Traits::kTwoPasses) {
       auto activate = [&] {
+        if (other) return;
         CUTLASS_PRAGMA_UNROLL
-        for (int i = 0; i < cute::size(accum); ++i) accum(i) = activation(accum(i));
+        for (int i = 0; i < cute::size(accum); ++i) accum(i) = silu(accum(i));
       };
       Loop::finish(smem, last, accum);
       // The loads of up's first stages are in flight meanwhile.
@@ -127,11 +138,17 @@ struct Kernel {
       end_of_turn();
       Loop::finish(smem, last, up);
       if constexpr (Traits::kFamily == Family::SyncLate) activate();
-      write([&](int v, int m) { return accum(v, m, 0) * up(v, m, 0); });
+      if (other) {
+        write_other(accum, up);
+      } else {
+        write([&](int v, int m) { return accum(v, m, 0) * up(v, m, 0); });
+      }
     } else {
       end_of_turn();
       Loop::finish(smem, last, accum);
-      if constexpr (Traits::kFamily == Family::Interleave) {
+      if (other) {
+        write_other(accum, accum);
+      } else if constexpr (Traits::kFamily == Family::Interleave) {
         store_pairs<kWidth>(smem, accum, consumer, stored, tile.m + first_row, tile.n, tma_out);
       } else {
         write([&](int v, int m) {
@@ -139,7 +156,7 @@ struct Kernel {
             return Store::template value<kWidth>(accum, v, m, 0);
           } else {
             float const gate = Store::template value<kWidth>(accum, v, m, 0);
-            return activation(gate) * Store::template value<kWidth>(accum, v, m, 1);
+            return silu(gate) * Store::template value<kWidth>(accum, v, m, 1);
           }
         });
       }
@@ -154,8 +171,8 @@ struct Kernel {
                                          int consumer, int& stored, int row, int column,
                                          cute::TmaDescriptor const& tma_out) {
     using Box = Shape<Int<Traits::kMmaM>, Int<2 * Traits::kOutBoxN>>;
-    using Node = PairMulStore<Traits::kOutStages, Box, Traits::kPacking, Activation,
-                              typename Traits::Element, cute::TmaDescriptor const*>;
+    using Node = PairMulStore<Traits::kOutStages, Box, Traits::kPacking, SiLU, Element,
+                              cute::TmaDescriptor const*>;
     typename Node::Params const params{&tma_out};
     Node node;
     node.params = &params;
@@ -178,8 +195,8 @@ struct Kernel {
   }
 
   CUTLASS_DEVICE static void consume(SharedStorage& smem, TileScheduler const& scheduler,
-                                     int k_tiles, int consumer, int first, int step,
-                                     cute::TmaDescriptor const& tma_out) {
+                                     int k_tiles, int consumer, int first, int step, int columns,
+                                     Asked const& asked, cute::TmaDescriptor const& tma_out) {
     State read;
     // Pingpong: consumer 1 starts with the CTA's second tile, and passes over the first's stages.
     int const tile_step = Traits::kPingpong ? Traits::kConsumers * step : step;
@@ -196,7 +213,7 @@ struct Kernel {
     for (; number < count; number += tile_step) {
       TileCoord const tile = tile_of(scheduler, number);
       for_width<Traits::kBlockN>(tile.width, [&](auto width) {
-        compute<width>(smem, read, tile, k_tiles, consumer, stored, tma_out);
+        compute<width>(smem, read, tile, k_tiles, consumer, stored, columns, asked, tma_out);
       });
     }
     Store::drain();
@@ -227,7 +244,7 @@ struct Kernel {
   }
 
   CUTLASS_DEVICE static void run(InputMaps const& maps, cute::TmaDescriptor const& tma_out,
-                                 Sizes const& sizes) {
+                                 Sizes const& sizes, Asked const& asked) {
     extern __shared__ __align__(1024) unsigned char smem_bytes[];
     SharedStorage& smem = *reinterpret_cast<SharedStorage*>(smem_bytes);
 
@@ -258,7 +275,7 @@ struct Kernel {
       }
     } else {
       cutlass::arch::warpgroup_reg_alloc<Traits::kConsumerRegisters>();
-      consume(smem, scheduler, k_tiles, warpgroup - 1, first, step, tma_out);
+      consume(smem, scheduler, k_tiles, warpgroup - 1, first, step, sizes.n, asked, tma_out);
     }
   }
 };
@@ -269,11 +286,12 @@ struct Kernel {
 // plain values and never a C++ structure whose size depends on the compiler. SHARED_BYTES, BOX_N
 // and FITTED are what the build wrote into the manifest for the launch. A plain kernel ignores
 // tma_second.
-#define CUSWIGLU_ENTRY(NAME, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, STAGES, OUT_STAGES,   \
-                       MAJOR, PACKING, NARROWING, NARROWEST, SHARED_BYTES, BOX_N, FITTED)         \
+#define CUSWIGLU_ENTRY(NAME, ELEMENT, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, STAGES,      \
+                       OUT_STAGES, MAJOR, PACKING, NARROWING, NARROWEST, SHARED_BYTES, BOX_N,     \
+                       FITTED)                                                                    \
   using NAME##_traits =                                                                           \
-      cuswiglu::Traits<cuswiglu::Family::FAMILY, cuswiglu::Schedule::SCHEDULE, BLOCK_M, BLOCK_N,  \
-                       CLUSTER_M, STAGES, OUT_STAGES, cuswiglu::Major::MAJOR, PACKING,            \
+      cuswiglu::Traits<ELEMENT, cuswiglu::Family::FAMILY, cuswiglu::Schedule::SCHEDULE, BLOCK_M,  \
+                       BLOCK_N, CLUSTER_M, STAGES, OUT_STAGES, cuswiglu::Major::MAJOR, PACKING,   \
                        NARROWING, NARROWEST>;                                                     \
   static_assert(sizeof(NAME##_traits::SharedStorage) == SHARED_BYTES, "manifest: shared memory"); \
   static_assert(NAME##_traits::kBoxN == BOX_N, "manifest: TMA boxes");                            \
@@ -282,9 +300,14 @@ struct Kernel {
       NAME(__grid_constant__ cute::TmaDescriptor const tma_x,                                     \
            __grid_constant__ cute::TmaDescriptor const tma_first,                                 \
            __grid_constant__ cute::TmaDescriptor const tma_second,                                \
-           __grid_constant__ cute::TmaDescriptor const tma_out, int m, int n, int k,              \
-           int raster_rows, int wide, int wide_width, int narrow_width, int weights_ahead) {      \
-    cuswiglu::Kernel<NAME##_traits, cuswiglu::SiLU>::run(                                         \
+           __grid_constant__ cute::TmaDescriptor const tma_out,                                   \
+           NAME##_traits::Element const* bias_first, NAME##_traits::Element const* bias_second,   \
+           int m, int n, int k, int raster_rows, int wide, int wide_width, int narrow_width,      \
+           int weights_ahead, int activation, float linear, float cubic, float constant,          \
+           float least, float most, float up_limit, float up_constant) {                          \
+    cuswiglu::Kernel<NAME##_traits>::run(                                                         \
         {tma_x, tma_first, tma_second}, tma_out,                                                  \
-        {m, n, k, raster_rows, wide, wide_width, narrow_width, weights_ahead});                   \
+        {m, n, k, raster_rows, wide, wide_width, narrow_width, weights_ahead},                    \
+        {cuswiglu::Activation(activation),                                                        \
+         {linear, cubic, constant, least, most, up_limit, up_constant}, bias_first, bias_second}); \
   }

@@ -5,6 +5,7 @@
 #include <cute/atom/mma_atom.hpp>
 #include <cutlass/arch/barrier.h>
 #include <cutlass/bfloat16.h>
+#include <cutlass/half.h>
 
 namespace cuswiglu {
 
@@ -25,15 +26,16 @@ enum class Schedule { Pingpong, Cooperative };
 //   Plain one weight matrix, no activation: the down projection
 enum class Family { Dual, Sync, SyncLate, SyncBare, Interleave, Plain };
 
-// kBlockM x kBlockN is the tile of the RESULT that one CTA computes; columns of tiles can be
-// narrower by multiples of kNarrowing (0: they cannot), down to kNarrowest. kMajorB: how weights
-// lie in memory, along K (a checkpoint's (N, K) matrices seen transposed) or along N. kPacking:
-// columns that gate and up take turns by in packed weights, else 0.
-template <Family kFamily_, Schedule kSchedule_, int kBlockM_, int kBlockN_, int kClusterM_,
-          int kStages_, int kOutStages_, Major kMajorB_, int kPacking_, int kNarrowing_,
-          int kNarrowest_>
+// Element: of all arrays, BF16 or FP16. kBlockM x kBlockN is the tile of the RESULT that one CTA
+// computes; columns of tiles can be narrower by multiples of kNarrowing (0: they cannot), down to
+// kNarrowest. kMajorB: how weights lie in memory, along K (a checkpoint's (N, K) matrices seen
+// transposed) or along N. kPacking: columns that gate and up take turns by in packed weights, else 0.
+template <class Element_, Family kFamily_, Schedule kSchedule_, int kBlockM_, int kBlockN_,
+          int kClusterM_, int kStages_, int kOutStages_, Major kMajorB_, int kPacking_,
+          int kNarrowing_, int kNarrowest_>
 struct Traits {
-  using Element = cutlass::bfloat16_t;
+  using Element = Element_;
+  static_assert(sizeof(Element) == 2, "BF16 or FP16");
   static constexpr Family kFamily = kFamily_;
   static constexpr Schedule kSchedule = kSchedule_;
   static constexpr int kBlockM = kBlockM_;

@@ -19,12 +19,13 @@ def good(function):
     return {"x": x, "w_gate": w_gate, "w_up": w_up, "w_down": w_down, "out": out}
 
 
-def call(function, *, x, w_gate, w_up, w_down, out=None, variant="auto", stream=None):
-    if function == "swiglu":
-        return cuswiglu.swiglu(x, w_gate, w_up, out=out, variant=variant, stream=stream)
-    if function == "mlp":
-        return cuswiglu.mlp(x, w_gate, w_up, w_down, out=out, variant=variant, stream=stream)
-    return cuswiglu.GatedMLP(w_gate, w_up, w_down, variant=variant)(x, out=out, stream=stream)
+def call(function, *, x, w_gate, w_up, w_down, out=None, variant="auto", stream=None, **more):
+    """`more` are biases and an activation."""
+    weights = (w_gate, w_up) if function == "swiglu" else (w_gate, w_up, w_down)
+    if function == "GatedMLP":
+        return cuswiglu.GatedMLP(*weights, variant=variant, **more)(x, out=out, stream=stream)
+    work = getattr(cuswiglu, function)
+    return work(x, *weights, out=out, variant=variant, stream=stream, **more)
 
 
 def check_refused(function, error, words, **changes):

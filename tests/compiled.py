@@ -14,20 +14,20 @@ LAYOUTS = ("k", "n")  # of a weight by itself; packed weights have layouts of th
 #: Kernels of tiles.
 TILES = [kernel for kernel in variants() if isinstance(kernel, TileVariant)]
 #: Of them those of gate and up as two weights, of one weight, and of packed gate and up.
-GATED = [k for k in TILES if k.gated and not set(LAYOUTS).isdisjoint(dict(k.entries))]
+GATED = [k for k in TILES if k.gated and not set(LAYOUTS).isdisjoint(k.layouts)]
 PLAIN = [kernel for kernel in TILES if not kernel.gated]
-PACKED = [k for k in TILES if any(major.startswith("p") for major, _ in k.entries)]
+PACKED = [k for k in TILES if any(major.startswith("p") for major in k.layouts)]
 #: Kernels for few tokens: all, of gate and up, and of one weight.
 DECODE = [kernel for kernel in variants() if isinstance(kernel, DecodeVariant)]
 DECODE_GATED = [kernel for kernel in DECODE if kernel.gated]
 DECODE_PLAIN = [kernel for kernel in DECODE if not kernel.gated]
 #: Layouts that some kernel of gate and up has an entry for.
-MAJORS = [major for major in LAYOUTS if any(major in dict(kernel.entries) for kernel in GATED)]
-#: (kernel, layout) of every entry of a kernel of tiles for gate and up.
+MAJORS = [major for major in LAYOUTS if any(major in kernel.layouts for kernel in GATED)]
+#: (kernel, layout) of every entry, for BF16, of a kernel of tiles for gate and up.
 ENTRIES = [
-    pytest.param(kernel, major, id=entry)
+    pytest.param(kernel, major, id=kernel.entry(major))
     for kernel in GATED
-    for major, entry in kernel.entries
+    for major in kernel.layouts
     if major in LAYOUTS
 ]
 
@@ -52,6 +52,19 @@ def with_layouts(kernel: TileVariant, *majors: str) -> TileVariant:
     known = dict(kernel.widths)
     widths = tuple((major, known.get(major, (kernel.block_n,))) for major in majors)
     return dataclasses.replace(kernel, entries=entries, widths=widths, boxes=tuple(boxes.items()))
+
+
+def with_bf16_only(kernel: Variant) -> Variant:
+    """The kernel as if it had been compiled for BF16 alone."""
+    entries = tuple((major, kernel.entry(major)) for major in kernel.layouts)
+    return dataclasses.replace(kernel, entries=entries)
+
+
+def with_f16(kernel: Variant) -> Variant:
+    """The kernel as if it had been compiled for FP16 too."""
+    own = with_bf16_only(kernel).entries
+    more = tuple((f"{major}_f16", f"{entry}_f16") for major, entry in own)
+    return dataclasses.replace(kernel, entries=own + more)
 
 
 def pretend_compiled(monkeypatch: pytest.MonkeyPatch, *kernels: Variant) -> list[Variant]:

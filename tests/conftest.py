@@ -75,11 +75,60 @@ def any_evenness(monkeypatch):
 
 
 @pytest.fixture
+def jax_on_the_cpu(monkeypatch):
+    """Whatever else JAX sees here."""
+    import jax
+
+    from cuswiglu.jax import operation
+
+    monkeypatch.setattr(operation, "hopper", lambda: None)
+    operation.operation.cache_clear()
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        yield
+    operation.operation.cache_clear()
+
+
+@pytest.fixture
+def hopper(monkeypatch, jax_on_the_cpu):
+    """While JAX traces, it sees an H200."""
+    from tables import H200
+
+    from cuswiglu.jax import operation
+
+    monkeypatch.setattr(operation, "hopper", lambda: H200)
+
+
+@pytest.fixture
+def portable(monkeypatch):
+    """The portable path's module, its own code with NumPy in CuPy's and cuBLAS's place."""
+    import functools
+
+    import numpy as np
+    from host_elementwise import Elementwise
+
+    from cuswiglu.backends import cublas, reference
+
+    fake = SimpleNamespace(empty=np.empty, float32=np.float32, ElementwiseKernel=Elementwise)
+    product = cublas.matmul
+
+    def matmul(x, weight, out, workspace=None, *, biases=()):
+        if any(bias is not None for bias in biases):
+            return product(x, weight, out, workspace, biases=biases)
+        return reference.matmul(x, weight, out)
+
+    monkeypatch.setattr(cublas, "cupy_module", lambda: fake)
+    monkeypatch.setattr(cublas, "matmul", matmul)
+    for made in (cublas._activate, cublas._plus):
+        monkeypatch.setattr(cublas, made.__name__, functools.cache(made.__wrapped__))
+    return cublas
+
+
+@pytest.fixture
 def gpu(monkeypatch):
     """An H200 behind a recorded driver, and a process that has not used it yet.
 
     gpu.driver is the `FakeDriver`, gpu.cupy the `HostCuPy`; the portable path is recorded in
-    gpu.portable as (function, arrays, stream).
+    gpu.portable as (function, arrays, stream), and its options in gpu.options.
     """
     import fake_driver
     import host_cupy as host
@@ -90,10 +139,11 @@ def gpu(monkeypatch):
 
     host_cupy = host.HostCuPy()
     fake = host_cupy.driver = fake_driver.FakeDriver(current_device=host_cupy.device)
-    portable = []
+    portable, options = [], []
 
     def record(function):
-        def call(*operands):
+        def call(*operands, **named):
+            options.append(named)
             stream = host_cupy.cuda.get_current_stream().ptr
             portable.append((function, operands, stream))
 
@@ -107,4 +157,4 @@ def gpu(monkeypatch):
     monkeypatch.setattr(functional, "_ready", Cache(functional.CACHED_CALLS))
     monkeypatch.setattr(cublas, "swiglu", record("swiglu"))
     monkeypatch.setattr(cublas, "matmul", record("matmul"))
-    return SimpleNamespace(driver=fake, cupy=host_cupy, portable=portable)
+    return SimpleNamespace(driver=fake, cupy=host_cupy, portable=portable, options=options)

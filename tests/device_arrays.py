@@ -23,7 +23,7 @@ def on_device(array, index=0):
 def on_host(array):
     """The NumPy array over the same memory; the opposite of `on_device`."""
     memory = (ctypes.c_uint8 * _extent(array)).from_address(array.data.ptr)
-    flat = np.frombuffer(memory, np.uint8).view(BF16)
+    flat = np.frombuffer(memory, np.uint8).view(array.dtype)
     return np.lib.stride_tricks.as_strided(flat, array.shape, array.strides)
 
 
@@ -39,5 +39,5 @@ def _extent(array):
     return array.itemsize + sum((extent - 1) * stride for extent, stride in steps if extent)
 
 
-def device_poisoned(*shape, offset=0, index=0):
-    return on_device(poisoned(*shape, offset=offset), index)
+def device_poisoned(*shape, offset=0, index=0, dtype=BF16):
+    return on_device(poisoned(*shape, offset=offset, dtype=dtype), index)

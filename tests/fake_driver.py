@@ -13,16 +13,32 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+
+from cuswiglu import activations
 
 cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structures")
 Result = cuda.CUresult
 
-#: What an entry takes behind its operands, and in how many bytes: a kernel of tiles, which has a
-#: descriptor of each operand, and a decode kernel, which has out's address instead of the fourth.
-_SIZES, _AHEAD = {"m": 4, "n": 4, "k": 4}, {"weights_ahead": 4}
-TILE_INTEGERS = _SIZES | {"raster_rows": 4, "wide": 4, "wide_width": 4, "narrow_width": 4} | _AHEAD
-DECODE_INTEGERS = _SIZES | {"out_stride": 8, "rows": 4, "stages": 4} | _AHEAD
+#: What an entry takes behind its operands and the addresses of two biases, and in how many bytes: a
+#: kernel of tiles, which has a descriptor of each operand, and a decode kernel, which has out's
+#: address instead of the fourth. The last ones are FP32.
+_SIZES, _LAST = {"m": 4, "n": 4, "k": 4}, {"weights_ahead": 4, "activation": 4}
+_COEFFICIENTS = ("linear", "cubic", "constant", "least", "most", "up_limit", "up_constant")
+_FLOATS = dict.fromkeys(_COEFFICIENTS, 4)
+
+
+def coefficients(activation="silu"):
+    """What a kernel is told of an activation, by the names it has for them."""
+    values = activations.find(activation).coefficients.for_kernels()
+    return {name: float(np.float32(v)) for name, v in zip(_COEFFICIENTS, values, strict=True)}
+
+
+COEFFICIENTS = coefficients()  # of SiLU, and of what has no activation
+_TILING = {"raster_rows": 4, "wide": 4, "wide_width": 4, "narrow_width": 4}
+TILE_INTEGERS = _SIZES | _TILING | _LAST | _FLOATS
+DECODE_INTEGERS = _SIZES | {"out_stride": 8, "rows": 4, "stages": 4} | _LAST | _FLOATS
 #: Shared memory of an SM, and what a CTA of it takes beyond its own.
 SM_BYTES, CTA_BYTES = 228 << 10, 1 << 10
 
@@ -57,7 +73,8 @@ class Launch:
     overlapping: bool  # programmatic dependent launch
     maps: tuple[TensorMap, ...]
     addresses: tuple[int, int, int, int]  # of x, gate, up and out, whether in a descriptor or not
-    named: dict[str, int]  # the integers, by the names they have in the kernels
+    biases: tuple[int, int]  # addresses, 0 where there is none
+    named: dict[str, float]  # the other arguments, by the names they have in the kernels
 
     @property
     def sizes(self):
@@ -74,7 +91,11 @@ class Function:
 
 @dataclass
 class FakeDriver:
-    """What `cuswiglu.driver` calls. `failing` maps a function's name to the status it returns."""
+    """What `cuswiglu.driver` calls. `failing` maps a function's name to the status it returns.
+
+    `contexts.current` is a thread's context: the primary one of the current device, unless it is
+    set to another, or to 0 for a thread that has none.
+    """
 
     current_device: object = lambda: 0
     version: int = 12090
@@ -88,6 +109,7 @@ class FakeDriver:
     capture_mode: object = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
     def __post_init__(self):
+        self.contexts = threading.local()
         self._encoder = _ENCODER(self._encode)  # kept: C code calls it
         self._lock = threading.Lock()
 
@@ -136,6 +158,19 @@ class FakeDriver:
     def cuDeviceGetName(self, length, device):  # noqa: N802
         return self._return("cuDeviceGetName", device, self.name.ljust(length, b"\0"))
 
+    def cuDevicePrimaryCtxRetain(self, device):  # noqa: N802
+        return self._return("cuDevicePrimaryCtxRetain", device, _primary(device))
+
+    def _context(self):
+        return self.contexts.__dict__.get("current", _primary(max(0, self.current_device())))
+
+    def cuCtxGetCurrent(self):  # noqa: N802
+        return self._return("cuCtxGetCurrent", None, self._context())
+
+    def cuCtxSetCurrent(self, context):  # noqa: N802
+        self.contexts.current = context
+        return self._return("cuCtxSetCurrent", context)
+
     def cuThreadExchangeStreamCaptureMode(self, mode):  # noqa: N802
         before, self.capture_mode = self.capture_mode, mode
         return self._return("cuThreadExchangeStreamCaptureMode", mode, before)
@@ -150,6 +185,8 @@ class FakeDriver:
         return self._return("cuLibraryGetKernel", name.decode(), name.decode())
 
     def cuKernelGetFunction(self, kernel):  # noqa: N802
+        if self._context() == 0:
+            return (Result.CUDA_ERROR_INVALID_CONTEXT, None)
         function = Function(kernel, self.current_device())
         return self._return("cuKernelGetFunction", (kernel, function.device), function)
 
@@ -166,7 +203,11 @@ class FakeDriver:
         return self._return("cuOccupancyMaxActiveClusters", function.entry, ctas // size)
 
     def cuLaunchKernelEx(self, config, function, arguments, extra):  # noqa: N802
+        if self._context() == 0:
+            return (Result.CUDA_ERROR_INVALID_CONTEXT,)
         launch = self._launch(config, function, arguments)
+        if self._context() != _primary(max(0, function.device)):
+            return (Result.CUDA_ERROR_INVALID_HANDLE,)
         if function.device != launch.device:
             return (Result.CUDA_ERROR_INVALID_HANDLE,)
         if launch.shared_bytes > function.shared_bytes:
@@ -182,7 +223,7 @@ class FakeDriver:
         """The operands and the integers, as the kernels declare them."""
         decode = function.entry.startswith("decode")
         declared = DECODE_INTEGERS if decode else TILE_INTEGERS
-        pointers = (ctypes.c_uint64 * (4 + len(declared))).from_address(arguments)
+        pointers = (ctypes.c_uint64 * (6 + len(declared))).from_address(arguments)
         described = pointers[:3] if decode else pointers[:4]
         assert all(pointer % 128 == 0 for pointer in described)
         maps = tuple(self.maps[_integer(pointer, 4)] for pointer in described)
@@ -207,9 +248,10 @@ class FakeDriver:
             overlapping=early is not None and early.programmaticStreamSerializationAllowed == 1,
             maps=maps,
             addresses=addresses,
+            biases=tuple(_integer(pointer, 8) for pointer in pointers[4:6]),
             named={
-                name: _integer(pointer, size)
-                for (name, size), pointer in zip(declared.items(), pointers[4:], strict=True)
+                name: _float(pointer) if name in _FLOATS else _integer(pointer, size)
+                for (name, size), pointer in zip(declared.items(), pointers[6:], strict=True)
             },
         )
 
@@ -233,6 +275,8 @@ class FakeDriver:
         )
         self.calls.append(("cuTensorMapEncodeTiled", record))
         time.sleep(0)  # lets other threads in, where a lock is missing
+        if self._context() == 0:
+            return int(Result.CUDA_ERROR_INVALID_CONTEXT)
         if "cuTensorMapEncodeTiled" in self.failing or not fine:
             return int(Result.CUDA_ERROR_INVALID_VALUE)
         with self._lock:
@@ -243,10 +287,18 @@ class FakeDriver:
         return 0
 
 
+def _primary(device):
+    return 0xC0DE00 + device
+
+
 def _integer(address, size):
     kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[size]
     assert address % size == 0
     return kind.from_address(address).value
+
+
+def _float(address):
+    return ctypes.c_float.from_address(address).value
 
 
 def run_in_threads(work, count=8):

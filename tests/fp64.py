@@ -2,22 +2,60 @@
 
 from __future__ import annotations
 
+import math
+
 import ml_dtypes
 import numpy as np
+
+import cuswiglu
+
+_erfc = np.vectorize(math.erfc, otypes=[float])
 
 
 def silu(x):
     return x / (1 + np.exp(-x))
 
 
-def swiglu(x, gate, up):
-    """SiLU(x gate) * (x up), nothing rounded."""
-    x, gate, up = (array.astype(np.float64) for array in (x, gate, up))
-    return silu(x @ gate) * (x @ up)
+def clamped(alpha, limit):
+    """gpt-oss's activation, of gate and up."""
+
+    def activation(gate, up):
+        gate = np.where(gate > limit, limit, gate)
+        up = np.where(np.abs(up) > limit, np.sign(up) * limit, up)
+        return gate * (1 / (1 + np.exp(-alpha * gate))) * (up + 1)
+
+    return activation
 
 
-def matmul(x, weight):
-    return x.astype(np.float64) @ weight.astype(np.float64)
+#: What `activation=` may be -> y of gate and up, as papers and configurations define it.
+ACTIVATIONS = {
+    "silu": lambda gate, up: silu(gate) * up,
+    "gelu": lambda gate, up: gate / 2 * _erfc(-gate / np.sqrt(2)) * up,  # 1 + erf(x) is erfc(-x)
+    "gelu_tanh": lambda gate, up: gate
+    / 2
+    * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3)))
+    * up,
+    "relu": lambda gate, up: np.where(gate < 0, 0, gate) * up,
+    cuswiglu.ClampedSwiGLU(): clamped(1.702, 7),
+    cuswiglu.ClampedSwiGLU(0.5, 1): clamped(0.5, 1),
+    cuswiglu.ClampedSwiGLU(limit=math.inf): clamped(1.702, np.inf),
+}
+
+
+def swiglu(x, gate, up, b_gate=None, b_up=None, activation="silu"):
+    """SiLU(x gate) * (x up), or as is asked for, nothing rounded."""
+    return ACTIVATIONS[activation](matmul(x, gate, b_gate), matmul(x, up, b_up))
+
+
+def matmul(x, weight, bias=None):
+    product = x.astype(np.float64) @ weight.astype(np.float64)
+    return product if bias is None else product + bias.astype(np.float64)
+
+
+def mlp(x, gate, up, down, b_gate=None, b_up=None, b_down=None, activation="silu"):
+    """The gated MLP, its intermediate rounded."""
+    hidden = swiglu(x, gate, up, b_gate, b_up, activation).astype(x.dtype)
+    return matmul(hidden, down, b_down)
 
 
 def rounded(values):
@@ -25,12 +63,14 @@ def rounded(values):
 
 
 def assert_close(found, expected):
-    """Half a BF16 ulp (2^-8 relative at most), and FP32 accumulation near zero."""
-    found = np.asarray(found).astype(np.float64)
+    """Half an ulp (2^-8 relative at most, of FP16 2^-11), and FP32 accumulation near zero."""
+    found = np.asarray(found)
+    half = 2**-11 if found.dtype == np.float16 else 2**-8
+    found = found.astype(np.float64)
     assert found.shape == expected.shape
     assert np.isfinite(found).all(), "an element was not written"
     scale = np.sqrt(np.mean(expected**2))
-    excess = np.abs(found - expected) - (2**-8 * np.abs(expected) + 1e-5 * scale)
+    excess = np.abs(found - expected) - (half * np.abs(expected) + 1e-5 * scale)
     assert excess.max() <= 0, f"off by {excess.max():.3g} beyond the tolerance"
 
 

@@ -167,6 +167,7 @@ template <class Traits>
 struct Epilogue {
   using Element = typename Traits::Element;
   static void sync_warpgroup(int) {}
+%(store_box)s
 %(store)s
 };
 
@@ -268,6 +269,7 @@ def _parts() -> dict[str, str]:
         "load_weights": extract("mainloop.cuh", r"CUTLASS_DEVICE static void load_weights\("),
         "stage_bytes": extract("mainloop.cuh", r"CUTLASS_DEVICE static int stage_bytes\("),
         "load_x": extract("mainloop.cuh", r"CUTLASS_DEVICE static void load_x\("),
+        "store_box": extract("epilogue.cuh", r"CUTLASS_DEVICE static void store_box\("),
         "store": extract("epilogue.cuh", r"template <int kWidth, class Combine>"),
         "pair_constants": _constants(
             "pair_mul_store.hpp", "kRows|kColumns|kThreads|kFragment|kEvenOdd|kBoxColumns"

@@ -211,7 +211,7 @@ class HostCuPy:
         return "gone"
 
     def ndarray(self, shape, dtype, memory=None, strides=None):
-        assert dtype in (BF16, np.uint16, np.uint8)
+        assert dtype in (BF16, np.float16, np.uint16, np.uint8)
         if memory is None:
             memory = self._alloc(int(np.prod(shape)) * np.dtype(dtype).itemsize)
         return cupy.ndarray(shape, dtype, memory, strides=strides)

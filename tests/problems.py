@@ -40,7 +40,7 @@ def packed_problem(m=64, n=96, k=128, granularity=8, **changed):
 
 def problem_for(kernel):
     """A problem that a kernel can compute."""
-    (major, _), *_ = kernel.entries
+    major = kernel.layouts[0]
     if major.startswith("p"):
         return packed_problem(granularity=int(major[1:]))
     return problem(major=major) if kernel.gated else plain_problem(major=major)

@@ -35,6 +35,7 @@ def host(monkeypatch):
             raise RuntimeError("cudaErrorIllegalAddress")
 
     members = {name: getattr(np, name) for name in dir(np) if not name.startswith("_")}
+    members["__name__"] = "numpy"
     members["random"] = SimpleNamespace(default_rng=HostRandom)
     members["cuda"] = SimpleNamespace(runtime=SimpleNamespace(deviceSynchronize=synchronize))
     members["get_default_memory_pool"] = lambda: SimpleNamespace(free_all_blocks=lambda: None)

@@ -38,7 +38,7 @@ from cuswiglu.variant import CUBINS, cubin, manifest, variants
 
 VERSIONS = dict.fromkeys(toolchain.WHEELS, "1.0")
 FIRST = INSTANCES[0]
-CLEAN = {FIRST.entry(major): Resources(168, 0, 0, 0) for major in FIRST.majors}
+CLEAN = {FIRST.entry(key): Resources(168, 0, 0, 0) for key in FIRST.keys}
 # `ptxas -v`, as nvJitLink 12.9 logs it.
 LOG = """\
 ptxas info    : 0 bytes gmem
@@ -70,7 +70,7 @@ def compiled(monkeypatch):
         names.append(instance.name)
         if instance.name == names.failing:
             raise CompileError(f"{instance.name}: no")
-        resources = {instance.entry(major): Resources(168, 0, 0, 0) for major in instance.majors}
+        resources = {instance.entry(key): Resources(168, 0, 0, 0) for key in instance.keys}
         return Compiled(f"\x7fELF {instance.name}".encode(), resources, 1.0)
 
     monkeypatch.setattr(build_module.compiler, "compile_instance", compile_fake)
@@ -227,7 +227,7 @@ def test_a_build_writes_what_the_library_reads(tmp_path, compiled):
         assert cubin(kernel) == f"\x7fELF {kernel.name}".encode()
         assert Path(kernel.cubin) == path.parent / f"{kernel.name}.cubin"
         assert kernel.registers == 168
-        assert [major for major, _ in kernel.entries] == list(instance.majors)
+        assert [key for key, _ in kernel.entries] == list(instance.keys)
         if isinstance(instance, Instance):
             assert kernel.shared_bytes == instance.shared_bytes
             assert dict(kernel.widths) == {m: tuple(instance.widths(m)) for m in instance.majors}

@@ -133,7 +133,12 @@ REFUSED = {
     "dtype": (
         lambda: on_device(np.zeros((M, K), np.float16)),
         TypeError,
-        ["x must have dtype bfloat16", "got float16", "astype(ml_dtypes.bfloat16)"],
+        ["x must have the captured dtype bfloat16", "got float16"],
+    ),
+    "no dtype of ours": (
+        lambda: on_device(np.zeros((M, K), np.float32)),
+        TypeError,
+        ["x must have dtype bfloat16", "got float32", "astype(ml_dtypes.bfloat16)"],
     ),
     "device": (
         lambda: device_full(2, index=1),

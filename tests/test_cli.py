@@ -8,7 +8,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from cuswiglu import driver, environment, plan
 from cuswiglu.backends import reference
@@ -84,6 +84,18 @@ def test_demo_prints_a_line_for_every_layer_and_checks_them(checkpoint, capsys):
 def test_demo_of_some_layers_only(checkpoint, capsys):
     assert main(["demo", "--weights", str(checkpoint), "--tokens", "8", "--layers", "1"]) == 0
     assert "all 1 layers match FP64" in capsys.readouterr().out
+
+
+def test_demo_computes_the_models_activation_and_biases(checkpoint, capsys):
+    bias = {
+        f"model.layers.0.mlp.{name}_proj.bias": size for name, size in (("up", 48), ("down", 32))
+    }
+    tensors = load_file(checkpoint)
+    tensors |= {name: np.ones(size, ml_dtypes.bfloat16) for name, size in bias.items()}
+    save_file(tensors, checkpoint)
+    (checkpoint.parent / "config.json").write_text('{"model_type": "gemma2"}')
+    assert main(["demo", "--weights", str(checkpoint), "--tokens", "40"]) == 0
+    assert "all 2 layers match FP64" in capsys.readouterr().out
 
 
 def test_demo_fails_when_a_result_is_wrong(checkpoint, capsys, monkeypatch):

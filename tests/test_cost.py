@@ -68,14 +68,14 @@ NEARLY = 1.02
 
 @given(st.sampled_from([*GATED, *PLAIN]), st.integers(1, 40_000), st.integers(1, 40_000))
 def test_more_rows_take_no_fewer_waves(kernel, m, more):
-    for major, _ in kernel.entries:
+    for major in kernel.layouts:
         fewer = waves(kernel, m, 4096, major, SMS)
         assert fewer <= NEARLY * waves(kernel, m + more, 4096, major, SMS)
 
 
 @given(st.sampled_from([*GATED, *PLAIN]), st.integers(1, 20_000), st.integers(8, 200))
 def test_fewer_multiprocessors_take_no_fewer_waves(kernel, m, count):
-    for major, _ in kernel.entries:
+    for major in kernel.layouts:
         more = waves(kernel, m, 4096, major, count)
         assert waves(kernel, m, 4096, major, count + 1) <= NEARLY * more
 
@@ -184,7 +184,7 @@ def test_a_second_width_evens_waves_out():
 
 @given(st.sampled_from([*GATED, *PLAIN]), st.integers(1, 20_000), st.integers(1, 2500))
 def test_no_waves_are_more_than_full(kernel, m, eighths):
-    for major, _ in kernel.entries:
+    for major in kernel.layouts:
         asked = dataclasses.replace(PROBLEM, m=m, n=8 * eighths, major=major)
         assert 0 < estimate(kernel, asked, SMS, {}).evenness <= 1 + 1e-9
 

@@ -353,7 +353,7 @@ def test_the_manifest_says_what_the_table_says(instance):
     kernel = COMPILED[instance.name]
     assert kernel.family == instance.family
     assert kernel.gated == DECODE_FAMILIES[instance.family]
-    assert dict(kernel.entries) == {major: instance.entry(major) for major in instance.majors}
+    assert dict(kernel.entries) == {key: instance.entry(key) for key in instance.keys}
     assert {name: getattr(kernel, name) for name in instance.facts()} == instance.facts()
 
 
@@ -375,14 +375,19 @@ def test_a_tile_has_at_most_the_rows_of_two_warpgroups(kernel):
 
 
 @BY_INSTANCE
-def test_the_source_has_one_entry_per_weight_layout(instance):
+def test_the_source_has_one_entry_per_weight_layout_and_type_of_elements(instance):
     macro = (KERNELS / "decode.cuh").read_text().replace("\\\n", " ")
     names = re.search(r"#define CUSWIGLU_DECODE_ENTRY\(([^)]*)\)", macro)[1]
     calls = re.findall(r"^CUSWIGLU_DECODE_ENTRY\((.*)\)$", instance.source(), re.MULTILINE)
     cut = re.compile(r"\s*,\s*").split
     entries = [dict(zip(cut(names.strip()), cut(call), strict=True)) for call in calls]
-    assert [entry.pop("NAME") for entry in entries] == [*map(instance.entry, instance.majors)]
-    assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[m] for m in instance.majors]
+    assert [entry.pop("NAME") for entry in entries] == [*map(instance.entry, instance.keys)]
+    layouts = [key.removesuffix("_f16") for key in instance.keys]
+    assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[layout] for layout in layouts]
+    halves = [
+        "cutlass::half_t" if "_f16" in key else "cutlass::bfloat16_t" for key in instance.keys
+    ]
+    assert [entry.pop("ELEMENT") for entry in entries] == halves
     gated = str(DECODE_FAMILIES[instance.family]).lower()
     for entry in entries:
         assert entry.pop("GATED") == gated

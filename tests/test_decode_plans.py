@@ -8,7 +8,7 @@ import functools
 import pytest
 from compiled import DECODE, DECODE_GATED, DECODE_PLAIN, GATED, name_of
 from device_arrays import device_poisoned, on_device
-from fake_driver import run_in_threads
+from fake_driver import COEFFICIENTS, run_in_threads
 from problems import weight
 
 from cuswiglu import arrays, decode, pictures, plan, problem
@@ -205,6 +205,8 @@ def test_a_kernel_is_told_sizes_and_stride_and_split(gpu, kernel, split):
         "rows": split.rows,
         "stages": decode.layout(kernel, problem_of(kernel), split).stages,
         "weights_ahead": 1,
+        "activation": 0,
+        **COEFFICIENTS,
     }
 
 

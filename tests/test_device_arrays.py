@@ -26,7 +26,7 @@ def test_a_view_of_a_cupy_array_says_where_and_how_it_lies(index):
 
 
 def test_a_cupy_array_of_another_dtype_is_refused():
-    words = "x must have dtype bfloat16, got float32"
+    words = "x must have dtype bfloat16 or float16, got float32"
     with pytest.raises(TypeError, match=words):
         arrays.view("x", on_device(np.zeros((2, 3), np.float32)))
 
@@ -103,21 +103,23 @@ def test_a_transposed_cupy_weight_is_taken_as_it_lies():
 
 
 @pytest.fixture(params=["quick", "public"])
-def make(request, monkeypatch):
-    """make(shape, memory), as `arrays.maker` makes it."""
+def maker(request, monkeypatch):
+    """`arrays.maker`, by CuPy's part and by all of it."""
     monkeypatch.setattr(arrays, "cupy_module", lambda: cupy)
     if request.param == "public":
         public = SimpleNamespace(ndarray=lambda *arguments: cupy.ndarray(*arguments))
         monkeypatch.setattr(arrays, "cupy_module", lambda: public)
     else:
         assert hasattr(cupy.ndarray, "_init"), "this CuPy has another way: look at arrays.maker"
-    return arrays.maker()
+    return arrays.maker
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (1, 7), (3, 8), (2, 1, 4), (0, 4)])
-def test_a_new_array_is_what_cupy_makes_of_its_memory(make, shape):
+@pytest.mark.parametrize("dtype", arrays.DTYPES)
+def test_a_new_array_is_what_cupy_makes_of_its_memory(maker, shape, dtype):
     memory = device_poisoned(64).data + 32
-    found, expected = make(shape, memory), cupy.ndarray(shape, arrays.BFLOAT16, memory)
+    found = maker(dtype)(shape, memory)
+    expected = cupy.ndarray(shape, arrays.DTYPES[dtype], memory)
     assert type(found) is cupy.ndarray
     for name in ("shape", "strides", "dtype", "size", "nbytes", "ndim", "base"):
         assert getattr(found, name) == getattr(expected, name), name

@@ -6,10 +6,11 @@ import ctypes
 import functools
 
 import pytest
-from fake_driver import FakeDriver, Result, run_in_threads
+from fake_driver import TILE_INTEGERS, FakeDriver, Result, run_in_threads
 from processes import printed
 
 from cuswiglu import driver as driver_module
+from cuswiglu.descriptors import AlignedMemory
 from cuswiglu.driver import Driver, DriverError, check
 from cuswiglu.select import DeviceInfo
 
@@ -161,6 +162,70 @@ def test_an_entry_that_the_cubin_lacks_is_named(fake):
         load(Driver(fake), "missing_k")
 
 
+# Contexts
+
+
+def launching(driver):
+    """run(address, stream) launches a kernel with one operand, whose descriptor it encodes."""
+    given = 2 + len(TILE_INTEGERS)  # by value: biases' addresses and numbers, all 0
+    count = 4 + given
+    memory, descriptor = AlignedMemory(8 * (count + 1)), AlignedMemory(128)
+    pointers = (ctypes.c_uint64 * count).from_address(memory.address)
+
+    def point_at(addresses):
+        box = (64, 64, 128)
+        driver.encode_tensor_map(descriptor.address, addresses[0], (64, 64), 128, box, "bfloat16")
+        pointers[:] = [descriptor.address] * 4 + [memory.address + 8 * count] * given
+
+    config = driver.config((1, 1), (1, 1), 384, 1024)
+    run = driver.launcher(config, load(driver), memory.address, point_at)
+    return lambda address, stream=0: run((address,), stream)
+
+
+def test_a_thread_that_has_not_used_cuda_loads_and_launches(fake):
+    driver = Driver(fake)
+    run = launching(driver)
+
+    def work(number):
+        fake.contexts.current = 0
+        if number % 2:
+            load(driver, "entry_n")
+        run(0x1000 * (number + 1))
+        return fake.contexts.current
+
+    found = [run_in_threads(lambda _, number=number: work(number), 1)[0] for number in range(4)]
+    assert len(fake.launches) == 4
+    assert set(found) == {fake.cuCtxGetCurrent()[1]}
+
+
+def test_a_thread_without_a_context_launches_on_the_addresses_of_the_last_call(fake):
+    """No descriptor is encoded, so that the launch is the first that needs a context."""
+    run = launching(Driver(fake))
+    run(0x1000)
+    fake.contexts.current = 0
+    run(0x1000)
+    assert [launch.addresses[0] for launch in fake.launches] == [0x1000] * 2
+
+
+@pytest.mark.parametrize("address", [0x1000, 0x2000], ids=["same address", "other address"])
+def test_another_context_than_the_primary_one_is_refused_until_it_is_popped(fake, address):
+    driver = Driver(fake)
+    run = launching(driver)
+    run(0x1000)
+    before = fake.contexts.__dict__.copy()
+    fake.contexts.current = 0xBAD
+    with pytest.raises(DriverError, match=r"not the device's primary one.*pop it"):
+        run(address)
+    with pytest.raises(DriverError, match=r"not the device's primary one.*pop it"):
+        load(driver, "entry_n")
+    assert fake.contexts.current == 0xBAD
+    fake.contexts.__dict__.clear()
+    fake.contexts.__dict__.update(before)
+    run(address)
+    assert load(driver, "entry_n").entry == "entry_n"
+    assert [launch.addresses[0] for launch in fake.launches] == [0x1000, address]
+
+
 # Configurations and descriptors
 
 
@@ -189,24 +254,27 @@ def test_a_configuration_lets_a_kernel_start_early_only_where_asked(fake, overla
     ("columns", "span", "swizzle"),
     [(64, 128, 3), (32, 64, 2), (16, 32, 1), (72, 16, 0), (80, 16, 0), (64, 16, 0)],
 )
-def test_a_descriptor_swizzles_over_the_span_of_its_box(fake, columns, span, swizzle):
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_descriptor_swizzles_over_the_span_of_its_box(fake, columns, span, swizzle, dtype):
     memory = (ctypes.c_uint8 * 256)()
     destination = -(-ctypes.addressof(memory) // 128) * 128
-    Driver(fake).encode_tensor_map(destination, 0x1000, (200, 300), 416, (columns, 128, span))
+    box = columns, 128, span
+    Driver(fake).encode_tensor_map(destination, 0x1000, (200, 300), 416, box, dtype)
     (found,) = fake.maps
     assert (found.address, found.extents, found.row_bytes) == (0x1000, (200, 300), 416)
     assert (found.box, found.swizzle, found.element_strides) == ((columns, 128), swizzle, (1, 1))
-    bf16 = fake.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+    element = f"CU_TENSOR_MAP_DATA_TYPE_{dtype.upper()}"
     promotion = fake.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B
     # No interleave; elements beyond the extents are read as zero, as tails need.
-    assert (found.data_type, found.l2_promotion) == (int(bf16), int(promotion))
+    assert found.data_type == int(getattr(fake.CUtensorMapDataType, element))
+    assert found.l2_promotion == int(promotion)
     assert (found.interleave, found.fill) == (0, 0)
 
 
 def test_a_descriptor_that_the_driver_refuses_is_an_error_with_its_arguments(fake):
     driver = Driver(fake)
     with pytest.raises(DriverError, match=r"encoding a TMA descriptor \(error 1\)") as caught:
-        driver.encode_tensor_map(0x1000, 0x1008, (200, 300), 416, (64, 128, 128))
+        driver.encode_tensor_map(0x1000, 0x1008, (200, 300), 416, (64, 128, 128), "bfloat16")
     for word in ("0x1008", "(200, 300)", "416 bytes", "(64, 128, 128)"):
         assert word in str(caught.value)
 

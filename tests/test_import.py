@@ -81,8 +81,8 @@ def test_the_public_names_are_there():
     print(sorted(cuswiglu.__all__), all(hasattr(cuswiglu, name) for name in cuswiglu.__all__))
     """
     expected = (
-        "CapturedMLP DeviceInfo Explanation GatedMLP KernelsUnavailableError PackedWeights Variant "
-        "__version__ asarray explain mlp pack swiglu variants"
+        "CapturedMLP ClampedSwiGLU DeviceInfo Explanation GatedMLP KernelsUnavailableError "
+        "PackedWeights Variant __version__ asarray explain mlp pack swiglu variants"
     )
     assert printed(code) == f"{sorted(expected.split())} True"
 

@@ -29,15 +29,15 @@ TRAITS = (KERNELS / "traits.cuh").read_text()
 def test_names_and_entries_are_unique():
     for table in (ALL_INSTANCES, ABLATIONS):
         names = [instance.name for instance in table]
-        entries = [instance.entry(major) for instance in table for major in instance.majors]
+        entries = [instance.entry(key) for instance in table for key in instance.keys]
         assert len(set(names)) == len(names)
         assert len(set(entries)) == len(entries)
 
 
 @BY_NAME
 def test_entries_are_names_of_c_functions(instance):
-    for major in instance.majors:
-        assert re.fullmatch(r"[a-z]\w*", instance.entry(major))
+    for key in instance.keys:
+        assert re.fullmatch(r"[a-z]\w*", instance.entry(key))
 
 
 def test_families_are_those_of_the_sources():
@@ -91,11 +91,14 @@ def entries_of(source):
 
 
 @BY_NAME
-def test_the_source_has_one_entry_per_weight_layout(instance):
+def test_the_source_has_one_entry_per_weight_layout_and_type_of_elements(instance):
     entries = entries_of(instance.source())
-    assert [entry.pop("NAME") for entry in entries] == [*map(instance.entry, instance.majors)]
-    assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[m] for m in instance.majors]
-    for entry, major in zip(entries, instance.majors, strict=True):
+    assert [entry.pop("NAME") for entry in entries] == [*map(instance.entry, instance.keys)]
+    layouts = [key.removesuffix("_f16") for key in instance.keys]
+    assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[layout] for layout in layouts]
+    for entry, key, major in zip(entries, instance.keys, layouts, strict=True):
+        half = "cutlass::half_t" if key.endswith("_f16") else "cutlass::bfloat16_t"
+        assert entry.pop("ELEMENT") == half
         assert entry.pop("PACKING") == str(PACKINGS.get(major, 0))
         assert entry.pop("NARROWING") == str(instance.narrowing(major))
         assert entry.pop("NARROWEST") == str(instance.widths(major)[-1])

@@ -83,7 +83,7 @@ def test_so_is_that_of_another_library(dtype):
     ids=["uint16", "void16", "another library's"],
 )
 def test_a_bit_pattern_is_never_guessed(x, name):
-    with pytest.raises(TypeError, match=f"x must have dtype bfloat16, got {name} ") as caught:
+    with pytest.raises(TypeError, match=f"x must have dtype .*, got {name} ") as caught:
         cuswiglu.asarray(x)
     assert 'pass cuswiglu.asarray(x, dtype="bfloat16")' in str(caught.value)
 
@@ -93,13 +93,14 @@ def test_a_bit_pattern_is_never_guessed(x, name):
     [
         (np.zeros(4, np.float32), "float32"),
         (np.zeros(4, ">u2"), ">u2"),
+        (np.zeros(4, np.float16), "float16"),
         (Producer(poisoned(4), dtype=("float", 16)), "float16"),
         (Producer(poisoned(4), lanes=2), "bfloat16x2"),
     ],
-    ids=["float32", "other byte order", "another library's", "lanes"],
+    ids=["float32", "other byte order", "float16", "another library's", "lanes"],
 )
 def test_nothing_else_is_taken_for_bfloat16(x, name):
-    with pytest.raises(TypeError, match=f"x must have dtype bfloat16, got {name} .*supported"):
+    with pytest.raises(TypeError, match=f"x must have dtype bfloat16.*, got {name}"):
         bfloat16(x)
 
 

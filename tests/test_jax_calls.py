@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from compiled import DECODE_GATED, DECODE_PLAIN, GATED, PLAIN
 from fp64 import assert_close, matmul, rounded, swiglu
 from host_arrays import BF16, bits, draw
-from tables import H200
 
 jax = pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
 import jax.numpy as jnp
+from jax_tracing import CHECKPOINT, K_OUT, WRAPPED, K, M, N, called, inputs, lowered, refused
 
 import cuswiglu.jax
-from cuswiglu.jax import launch, operation
-from cuswiglu.jax.launch import Description
 
-M, K, N, K_OUT = 24, 64, 96, 32
-ALONG_N = [kernel for kernel in GATED if "n" in dict(kernel.entries)]
-
-
-@pytest.fixture(autouse=True)
-def _on_the_cpu(monkeypatch):
-    """Whatever else JAX sees here."""
-    monkeypatch.setattr(operation, "hopper", lambda: None)
-    operation.operation.cache_clear()
-    with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        yield
-    operation.operation.cache_clear()
-
-
-@pytest.fixture
-def hopper(monkeypatch, _on_the_cpu):
-    """While JAX traces, it sees an H200."""
-    monkeypatch.setattr(operation, "hopper", lambda: H200)
-
-
-def inputs(m=M, major="k"):
-    return tuple(map(jnp.asarray, draw(m, K, N, K_OUT, major)))
+pytestmark = pytest.mark.usefixtures("jax_on_the_cpu")
+ALONG_N = [kernel for kernel in GATED if "n" in kernel.layouts]
 
 
 def mlp_reference(x, gate, up, down):
@@ -49,9 +25,6 @@ def mlp_reference(x, gate, up, down):
 
 def swiglu_reference(x, gate, up):
     return swiglu(*map(np.asarray, (x, gate, up)))
-
-
-WRAPPED = pytest.mark.parametrize("wrap", [jax.jit, lambda f: f], ids=["jit", "eager"])
 
 
 # Values
@@ -181,21 +154,6 @@ def test_the_activation_is_computed_again():
 # The custom call
 
 
-def lowered(function, *shapes, platform="cuda"):
-    """What XLA is given for `function` of BF16 arrays."""
-    kinds = [jax.ShapeDtypeStruct(shape, "bfloat16") for shape in shapes]
-    return jax.jit(function).trace(*kinds).lower(lowering_platforms=(platform,)).as_text()
-
-
-def called(text):
-    """The descriptions of its custom calls."""
-    found = re.findall(rf"custom_call @{launch.TARGET}.*?call = \"(.*?)\"\}}", text)
-    return [Description.parse(one.replace("\\22", '"').encode()) for one in found]
-
-
-CHECKPOINT = (M, K), (N, K), (N, K), (K_OUT, N)
-
-
 def checkpoint_mlp(x, gate, up, down):
     return cuswiglu.jax.mlp(x, gate.T, up.T, down.T)
 
@@ -299,17 +257,10 @@ def test_what_no_kernel_computes_is_plain_jax_with_a_warning():
 # Refusals, while JAX traces
 
 
-def refused(error, words, *, call=cuswiglu.jax.mlp, **changes):
-    named = dict(zip(("x", "w_gate", "w_up", "w_down"), inputs(), strict=True)) | changes
-    options = {name: named.pop(name) for name in ("weights", "variant") if name in named}
-    with pytest.raises(error, match=re.escape(words)):
-        jax.eval_shape(lambda **given: call(**given, **options), **named)
-
-
 @pytest.mark.parametrize("name", ["x", "w_gate", "w_up", "w_down"])
 def test_another_dtype_is_refused(name):
-    changes = {name: jnp.zeros((4, 4), "float16")}
-    refused(TypeError, f"{name} must have dtype bfloat16, got float16", **changes)
+    changes = {name: jnp.zeros((4, 4), "float32")}
+    refused(TypeError, f"{name} must have dtype bfloat16 or float16, got float32", **changes)
 
 
 def test_what_is_no_array_is_refused():

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
-from compiled import GATED, PLAIN
-from fake_driver import Result, cuda, run_in_threads
+from compiled import GATED, PLAIN, pretend_compiled, with_f16
+from fake_driver import COEFFICIENTS, Result, coefficients, cuda, run_in_threads
 from host_arrays import poisoned
 from xla_frames import FakeXla
 
+from cuswiglu import ClampedSwiGLU
 from cuswiglu.cache import Cache
 from cuswiglu.jax import launch
 from cuswiglu.jax.launch import Description
 
 M, K, N, K_OUT = 300, 128, 192, 256
-ALONG_N = [kernel for kernel in GATED if "n" in dict(kernel.entries)]
+ALONG_N = [kernel for kernel in GATED if "n" in kernel.layouts]
 SWIGLU = Description(M, K, N, 0, "k", GATED[0].name, "")
 MLP = dataclasses.replace(SWIGLU, k_out=K_OUT, down=PLAIN[0].name)
 
@@ -27,8 +29,9 @@ def _no_launches_kept(monkeypatch):
 
 def arrays_of(description):
     """Arguments, and results."""
-    every = [poisoned(*shape) for _, shape in description.operands]
-    count = 4 if description.down else 3
+    dtype = np.dtype(description.dtype)
+    every = [poisoned(*shape, dtype=dtype) for _, shape in description.operands]
+    count = 1 + len(description.arguments)
     return every[:count], every[count:]
 
 
@@ -66,6 +69,38 @@ def test_only_the_down_projection_loads_its_weights_ahead(gpu):
     assert [launched.named["weights_ahead"] for launched in gpu.driver.launches] == [0, 1]
 
 
+def test_kernels_are_told_the_activation_and_where_biases_lie(gpu):
+    clamped = {"activation": "clamped", "alpha": 0.5, "limit": float("inf")}
+    made = dataclasses.replace(MLP, **clamped, biases=("b_up", "b_down"))
+    (*_, b_up, b_down), _ = arrays = arrays_of(made)
+    assert call(FakeXla(), made, arrays) is None
+    first, second = gpu.driver.launches
+    assert first.biases == (0, b_up.ctypes.data)
+    assert second.biases == (b_down.ctypes.data, 0)
+    told = {name: first.named[name] for name in COEFFICIENTS}
+    assert told == coefficients(ClampedSwiGLU(0.5, float("inf")))
+    assert second.named["activation"] == 0
+
+
+def test_fp16_is_launched_and_the_arrays_must_be_of_it(gpu, monkeypatch):
+    pretend_compiled(monkeypatch, with_f16(GATED[0]))
+    made = dataclasses.replace(SWIGLU, dtype="float16")
+    assert call(FakeXla(), made) is None
+    assert gpu.driver.launches[0].entry == f"{GATED[0].entry('k')}_f16"
+    another = dataclasses.replace(made, m=M + 1)
+    bf16 = arrays_of(dataclasses.replace(another, dtype="bfloat16"))
+    assert "the call's arrays are" in call(FakeXla(), another, bf16)
+    assert len(gpu.driver.launches) == 1
+
+
+def test_a_bias_at_any_element_is_taken(gpu):
+    made = dataclasses.replace(SWIGLU, biases=("b_gate",))
+    arguments, results = arrays_of(made)
+    arguments[-1] = poisoned(N, offset=1)
+    assert call(FakeXla(), made, (arguments, results)) is None
+    assert gpu.driver.launches[0].biases == (arguments[-1].ctypes.data, 0)
+
+
 @pytest.mark.parametrize("layout", ["k", "n"] if ALONG_N else ["k"])
 def test_descriptors_follow_the_layout_of_the_weights(gpu, layout):
     kernel = (ALONG_N if layout == "n" else GATED)[0]
@@ -95,8 +130,9 @@ def test_new_addresses_are_followed(gpu):
 
 def test_each_device_has_launches_of_its_own(gpu):
     for device in (0, 1, 0):
+        gpu.driver.current_device = lambda device=device: device  # as XLA makes it
         assert call(FakeXla(device=device), SWIGLU) is None
-    assert gpu.driver.told("cuDeviceGet") == [0, 1]
+    assert gpu.driver.told("cuDevicePrimaryCtxRetain") == [0, 1]
     assert gpu.driver.count("cuKernelGetFunction") == 2
 
 
@@ -156,3 +192,18 @@ def test_an_unaligned_address_is_named(gpu):
 
 def test_a_description_is_read_as_it_was_written():
     assert Description.parse(MLP.text().encode()) == MLP
+
+
+def test_a_description_with_everything_is_read_as_it_was_written():
+    made = dataclasses.replace(
+        MLP, activation="clamped", alpha=1.702, limit=float("inf"), biases=("b_gate", "b_down")
+    )
+    assert Description.parse(made.text().encode()) == made
+
+
+def test_a_program_of_before_activations_and_biases_is_read():
+    text = (
+        f'{{"m": {M}, "k": {K}, "n": {N}, "k_out": {K_OUT}, "layout": "k", '
+        f'"gate_up": "{MLP.gate_up}", "down": "{MLP.down}"}}'
+    )
+    assert Description.parse(text.encode()) == MLP

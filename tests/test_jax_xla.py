@@ -101,7 +101,8 @@ def test_members_lie_where_the_header_puts_them(ours):
     [
         (xla.METADATA_EXTENSION, "XLA_FFI_Extension_Metadata"),
         (xla.EXECUTE, "XLA_FFI_ExecutionStage_EXECUTE"),
-        (xla.BF16, "XLA_FFI_DataType_BF16"),
+        (xla.DTYPES["bfloat16"], "XLA_FFI_DataType_BF16"),
+        (xla.DTYPES["float16"], "XLA_FFI_DataType_F16"),
         (xla._STRING, "XLA_FFI_AttrType_STRING"),
         (xla._INTERNAL, "XLA_FFI_Error_Code_INTERNAL"),
     ],
@@ -230,7 +231,7 @@ def test_xla_calls_the_handler_with_its_arrays(register):
     x, *_ = draw(4, 16, 8)
     found = jax.jit(lambda x: call(x, call="what to do"))(x)
     assert (bits(found) == bits(x)).all()
-    assert seen == [(b"what to do", [(xla.BF16, (4, 16))] * 2)]
+    assert seen == [(b"what to do", [(xla.DTYPES["bfloat16"], (4, 16))] * 2)]
 
 
 def test_xla_raises_what_the_handler_raises(register):

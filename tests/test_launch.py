@@ -126,7 +126,7 @@ def test_a_kernel_may_start_before_the_work_ahead_ends_and_loads_no_weights_unti
 def test_work_goes_to_the_device_of_x(gpu, index):
     cuswiglu.swiglu(*inputs(index=index))
     assert launched(gpu).device == index
-    assert gpu.driver.told("cuDeviceGet") == [index]
+    assert set(gpu.driver.told("cuDeviceGet")) == {index}
     assert gpu.cupy.device() == -1  # left as it was
 
 

@@ -27,10 +27,15 @@ DECODE_NAMES = [kernel.name for kernel in DECODE]
 
 def entries_of(kernels):
     return [
-        pytest.param(kernel.name, major, id=entry)
+        pytest.param(kernel.name, key, id=entry)
         for kernel in kernels
-        for major, entry in kernel.entries
+        for key, entry in kernel.entries
     ]
+
+
+def layout_of(key):
+    """Of the weights that an entry takes."""
+    return key.removesuffix("_f16")
 
 
 ENTRIES, TILE_ENTRIES, DECODE_ENTRIES = map(entries_of, (variants(), TILES, DECODE))
@@ -89,88 +94,92 @@ def test_a_cubin_has_the_elf_abi_of_cuda_12(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_weight_layout_of_the_table_has_an_entry_and_there_are_no_others(name):
+def test_every_weight_layout_of_the_table_has_an_entry_for_bf16_and_fp16_and_no_others(name):
     entries = dict(KERNELS[name].entries)
-    assert set(entries) == set(INSTANCE[name].majors)
+    assert set(entries) == set(INSTANCE[name].keys)
     assert set(cubin_files.functions(name)) == set(entries.values())
 
 
-@pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
-def test_an_entry_takes_four_descriptors_and_the_integers_of_a_plan(name, major):
+@pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
+def test_an_entry_takes_four_descriptors_two_addresses_and_the_numbers_of_a_plan(name, key):
     """What `plan._Arguments` packs, as the fake driver takes it apart."""
-    found = cubin_files.parameter_bytes(name, KERNELS[name].entry(major))
-    assert found == [128] * 4 + [*TILE_INTEGERS.values()]
+    found = cubin_files.parameter_bytes(name, dict(KERNELS[name].entries)[key])
+    assert found == [128] * 4 + [8, 8] + [*TILE_INTEGERS.values()]
 
 
-@pytest.mark.parametrize(("name", "major"), DECODE_ENTRIES)
-def test_a_decode_entry_takes_three_descriptors_an_address_and_the_integers(name, major):
-    found = cubin_files.parameter_bytes(name, KERNELS[name].entry(major))
-    assert found == [128] * 3 + [8] + [*DECODE_INTEGERS.values()]
+@pytest.mark.parametrize(("name", "key"), DECODE_ENTRIES)
+def test_a_decode_entry_takes_three_descriptors_three_addresses_and_the_numbers(name, key):
+    found = cubin_files.parameter_bytes(name, dict(KERNELS[name].entries)[key])
+    assert found == [128] * 3 + [8, 8, 8] + [*DECODE_INTEGERS.values()]
 
 
-@pytest.mark.parametrize(("name", "major"), ENTRIES)
-def test_an_entry_uses_tensor_cores_and_tma(name, major):
-    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
-    assert re.search(r"\bHGMMA\.\S*F32\.BF16", code)
+@pytest.mark.parametrize(("name", "key"), ENTRIES)
+def test_an_entry_uses_tensor_cores_and_tma(name, key):
+    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
+    assert set(re.findall(r"\bHGMMA\.\S*F32(\.BF16)?", code)) == {"" if "_f16" in key else ".BF16"}
     assert re.search(r"\bUTMALDG\.2D", code)
     # A decode kernel stores each thread's own elements.
     assert bool(re.search(r"\bUTMASTG\.2D", code)) == (name in TILE_NAMES)
 
 
-@pytest.mark.parametrize(("name", "major"), DECODE_ENTRIES)
-def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, major):
-    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+@pytest.mark.parametrize(("name", "key"), DECODE_ENTRIES)
+def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, key):
+    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
     found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
     assert found == {KERNELS[name].tokens}
 
 
-@pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
-def test_loads_are_multicast_in_clusters_and_nowhere_else(name, major):
-    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+@pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
+def test_loads_are_multicast_in_clusters_and_nowhere_else(name, key):
+    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
     assert ("UTMALDG.2D.MULTICAST" in code) == (KERNELS[name].cluster_m > 1)
 
 
-@pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
-def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, major):
+@pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
+def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, key):
     """In columns of a WGMMA, 256 at most: gate's and up's together where both fit."""
-    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
     found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
     each = INSTANCE[name].columns // KERNELS[name].block_n
-    widths = dict(KERNELS[name].widths)[major]
+    widths = dict(KERNELS[name].widths)[layout_of(key)]
     assert found == {each * width if each * width <= 256 else width for width in widths}
 
 
-@pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
-def test_an_entry_stores_each_width_in_boxes_of_its_own(name, major):
-    """Loops over boxes are unrolled: 64 rows by 32 columns each."""
-    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+@pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
+def test_an_entry_stores_each_width_in_boxes_of_its_own(name, key):
+    """Loops over boxes are unrolled, 64 rows by 32 columns each; but for other activations."""
+    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
     row_blocks = INSTANCE[name].warpgroup_m // 64
-    boxes = [row_blocks * -(-width // 32) for width in dict(KERNELS[name].widths)[major]]
-    assert len(re.findall(r"\bUTMASTG\.2D", code)) == sum(boxes)
+    boxes = [row_blocks * -(-width // 32) for width in dict(KERNELS[name].widths)[layout_of(key)]]
+    assert len(re.findall(r"\bUTMASTG\.2D", code)) == sum(boxes) + len(boxes)
 
 
-@pytest.mark.parametrize(("name", "major"), TILE_ENTRIES)
-def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, major):
-    """One exponential each: of 64 rows, a thread has half as many elements as there are columns."""
-    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+@pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
+def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, key):
+    """One exponential each: of 64 rows, a thread has half as many elements as there are columns.
+
+    And for other activations, GELU and the rest, eight each in a loop.
+    """
+    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
     row_blocks = INSTANCE[name].warpgroup_m // 64
-    elements = sum(row_blocks * width // 2 for width in dict(KERNELS[name].widths)[major])
+    widths = dict(KERNELS[name].widths)[layout_of(key)]
+    elements = sum(row_blocks * width // 2 + 2 * 8 for width in widths)
     expected = elements if KERNELS[name].gated else 0
     assert len(re.findall(r"\bMUFU\.EX2\b", code)) == expected
 
 
-@pytest.mark.parametrize(("name", "major"), ENTRIES)
-def test_an_entry_spills_nothing(name, major):
-    entry = KERNELS[name].entry(major)
+@pytest.mark.parametrize(("name", "key"), ENTRIES)
+def test_an_entry_spills_nothing(name, key):
+    entry = dict(KERNELS[name].entries)[key]
     assert not re.findall(r"\b(?:STL|LDL)\b", cubin_files.sass(name)[entry])
     assert cubin_files.per_function(name, cubin_files.FRAME_SIZE)[entry] == 0
-    assert ROWS[name]["entries"][major]["spill_bytes"] == 0
+    assert ROWS[name]["entries"][key]["spill_bytes"] == 0
 
 
-@pytest.mark.parametrize(("name", "major"), ENTRIES)
-def test_registers_are_those_of_the_cubin(name, major):
+@pytest.mark.parametrize(("name", "key"), ENTRIES)
+def test_registers_are_those_of_the_cubin(name, key):
     found = cubin_files.per_function(name, cubin_files.REGISTER_COUNT)
-    assert ROWS[name]["entries"][major]["registers"] == found[KERNELS[name].entry(major)]
+    assert ROWS[name]["entries"][key]["registers"] == found[dict(KERNELS[name].entries)[key]]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -189,10 +198,10 @@ def test_as_many_ctas_of_a_decode_kernel_find_registers_as_it_says(name):
     assert kernel.ctas * kernel.threads * registers <= 65536
 
 
-@pytest.mark.parametrize(("name", "major"), ENTRIES)
-def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, major):
+@pytest.mark.parametrize(("name", "key"), ENTRIES)
+def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, key):
     """Programmatic dependent launch: griddepcontrol, as SASS has it."""
-    code = cubin_files.sass(name)[KERNELS[name].entry(major)]
+    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
     assert re.search(r"\bACQBULK\b", code)
     assert re.search(r"\bPREEXIT\b", code)
 
@@ -201,11 +210,11 @@ def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, 
 def test_tma_boxes_tile_the_block(name):
     kernel = KERNELS[name]
     boxes = dict(kernel.boxes)
-    assert set(boxes) == {"x", "out"} | {f"weight_{major}" for major, _ in kernel.entries}
+    assert set(boxes) == {"x", "out"} | {f"weight_{major}" for major in kernel.layouts}
     assert boxes["x"] == (kernel.block_k, kernel.block_m, 128)
     assert kernel.block_m % boxes["out"][1] == 0
     slices = INSTANCE[name].slices
-    for major, _ in kernel.entries:
+    for major in kernel.layouts:
         box = boxes[f"weight_{major}"]
         if major == "n":
             assert box[1] == kernel.block_k // slices

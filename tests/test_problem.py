@@ -161,3 +161,15 @@ def test_the_row_stride_of_a_single_row_is_no_obstacle(pad):
     one = problem(m=1, x=poisoned(1, 128 + pad)[:, :128], out=poisoned(1, 96 + pad)[:, :96])
     assert one.tma_obstacle() is None
     assert one == problem(m=1)
+
+
+@pytest.mark.parametrize(("rows", "columns", "of"), [(2**31, 8, "rows"), (8, 2**31, "columns")])
+def test_tma_counts_no_further_than_32_bits(rows, columns, of):
+    large = Operand("x", rows, columns, columns, 16)
+    assert large.tma_obstacle() == (
+        f"x has {2**31} {of}, TMA counts up to {2**31 - 1024}: pass x in parts"
+    )
+
+
+def test_tma_reaches_beyond_2_to_the_31_elements_and_32_bits_of_stride():
+    assert Operand("x", 2**30, 2**17, 2**33, 16).tma_obstacle() is None

@@ -173,7 +173,7 @@ def test_packed_weights_are_one_matrix_in_later_calls_too(gpu):
     from compiled import PACKED
 
     packed = cuswiglu.PackedWeights(device_poisoned(2 * N, K), 8)
-    x, kernel = device_poisoned(M, K), next(k for k in PACKED if "p8" in dict(k.entries))
+    x, kernel = device_poisoned(M, K), next(k for k in PACKED if "p8" in k.layouts)
     for _ in range(2):
         cuswiglu.swiglu(x, packed, variant=kernel.name)
         assert [found.address for found in gpu.driver.launches[-1].maps[1:3]] == [

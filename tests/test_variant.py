@@ -41,7 +41,7 @@ def test_columns_depend_on_how_many_clusters_run_at_once():
 
 @pytest.mark.parametrize("named", TILES, ids=name_of)
 def test_every_layout_has_widths_and_the_widest_is_the_tile(named):
-    assert dict(named.widths).keys() == dict(named.entries).keys()
+    assert dict(named.widths).keys() == dict.fromkeys(named.layouts).keys()
     for _, widths in named.widths:
         assert widths[0] == named.block_n
         assert sorted(set(widths), reverse=True) == list(widths)
@@ -53,7 +53,7 @@ def test_every_layout_has_widths_and_the_widest_is_the_tile(named):
 @pytest.mark.parametrize("named", [*GATED, *PLAIN, *DECODE], ids=name_of)
 def test_a_problem_within_the_limits_meets_no_obstacle(named):
     of_kind = problem if named.gated else plain_problem
-    major = named.entries[0][0]
+    major = named.layouts[0]
     assert named.obstacle(of_kind(m=300, n=200, k=136, major=major)) is None
 
 

@@ -108,7 +108,8 @@ class FakeXla:
         dims = [(ctypes.c_int64 * array.ndim)(*array.shape) for array in arrays]
         buffers = [
             xla.Buffer(
-                ctypes.sizeof(xla.Buffer), None, xla.BF16, array.ctypes.data, array.ndim,
+                ctypes.sizeof(xla.Buffer), None,
+                xla.DTYPES[array.dtype.name], array.ctypes.data, array.ndim,
                 ctypes.addressof(extents),
             )
             for array, extents in zip(arrays, dims, strict=True)

@@ -8,23 +8,50 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Iterator
 from typing import Any
 
+from ..activations import SILU, TANH_CUBE, TANH_SCALE, Activation
 from ..arrays import cupy_module
 
 # FP32 products of at most this many bytes are held at a time; rows are computed in blocks.
 PRODUCT_BYTES = 256 << 20
 WORKSPACE_BYTES = 32 << 20  # what cuBLAS takes by default on Hopper
-_BF16, _FP32 = 14, 0  # CUDA_R_16BF, CUDA_R_32F (library_types.h)
+#: CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF (library_types.h)
+_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
 _COMPUTE_32F = 68  # CUBLAS_COMPUTE_32F
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_ALGORITHM = -1
 # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: split-K sums stay FP32, as the contract says.
 _FULL_PRECISION_SUMS = 16
+#: What adds nothing, the sign of a zero included.
+_NOTHING = -0.0
+#: Activation -> y of gate and up, FP32 all three. `at_most` and `at_least` let NaN pass.
+_EXPRESSIONS = {
+    "silu": "gate / (1.0f + __expf(-gate)) * up",
+    "gelu": "gate * normcdff(gate) * up",
+    "gelu_tanh": "gate / (1.0f + __expf(gate * "
+    f"({-2 * TANH_SCALE:.9}f + {-2 * TANH_SCALE * TANH_CUBE:.9}f * gate * gate))) * up",
+    "relu": "at_least(gate, 0.0f) * up",
+    "clamped": "at_most(gate, limit) / (1.0f + __expf(-alpha * at_most(gate, limit))) * "
+    "(at_least(at_most(up, limit), -limit) + 1.0f)",
+}
+_LIMITS = """
+__device__ float at_most(float x, float limit) { return x > limit ? limit : x; }
+__device__ float at_least(float x, float limit) { return x < limit ? limit : x; }
+"""
 
 
-def swiglu(x: Any, gate: Any, up: Any, out: Any) -> None:
-    """silu(x @ gate) * (x @ up), on the current device and stream.
+def swiglu(
+    x: Any,
+    gate: Any,
+    up: Any,
+    out: Any,
+    *,
+    activation: Activation = SILU,
+    biases: tuple[Any, ...] = (),
+) -> None:
+    """activation(x @ gate + b_gate, x @ up + b_up), on the current device and stream.
 
     Parameters
     ----------
@@ -32,28 +59,47 @@ def swiglu(x: Any, gate: Any, up: Any, out: Any) -> None:
     gate, up : (K, N) cupy.ndarray
         Contiguous along one dimension.
     out : (M, N) cupy.ndarray
-        Products and activation are FP32; one rounding to BF16.
+        Sums and activation are FP32; one rounding to out's dtype.
+    activation : Activation
+    biases : (b_gate, b_up), or none
+        (N,) cupy.ndarray, or None.
     """
+    activate = _activate(activation.name)
+    b_gate, b_up = (_in_fp32(bias) for bias in biases or (None, None))
+    for block, (gate_product, up_product) in _blocks(out, 2):
+        matmul(x[block], gate, gate_product)
+        matmul(x[block], up, up_product)
+        activate(
+            gate_product, up_product, b_gate, b_up, activation.alpha, activation.limit, out[block]
+        )
+
+
+def _blocks(out: Any, count: int) -> Iterator[tuple[slice, Any]]:
+    """Rows to compute at a time, and memory for so many FP32 products of them, always the same."""
     cupy = cupy_module()
     m, n = out.shape
-    rows = max(1, min(m, PRODUCT_BYTES // (8 * n)))
-    gate_product = cupy.empty((rows, n), cupy.float32)
-    up_product = cupy.empty((rows, n), cupy.float32)
+    rows = max(1, min(m, PRODUCT_BYTES // (4 * count * n)))
+    products = cupy.empty((count, rows, n), cupy.float32)
     for first in range(0, m, rows):
         block = slice(first, min(first + rows, m))
-        count = block.stop - block.start
-        matmul(x[block], gate, gate_product[:count])
-        matmul(x[block], up, up_product[:count])
-        _activate()(gate_product[:count], up_product[:count], out[block])
+        yield block, products[:, : block.stop - block.start]
+
+
+def _in_fp32(bias: Any) -> Any:
+    """A bias as the elementwise kernels add it: an array, or what adds nothing."""
+    return _NOTHING if bias is None else bias.astype(cupy_module().float32)
 
 
 @functools.cache
-def _activate() -> Any:
+def _activate(name: str) -> Any:
     return cupy_module().ElementwiseKernel(
-        "float32 gate, float32 up",
+        "float32 gate_product, float32 up_product, float32 b_gate, float32 b_up, "
+        "float32 alpha, float32 limit",
         "T y",
-        "y = T(gate / (1.0f + __expf(-gate)) * up)",
-        "cuswiglu_silu_mul",
+        "float gate = gate_product + b_gate; float up = up_product + b_up; "
+        f"y = T({_EXPRESSIONS[name]})",
+        f"cuswiglu_{name}",
+        preamble=_LIMITS,
     )
 
 
@@ -71,7 +117,16 @@ def _call(function: str, *arguments: Any) -> None:
         raise RuntimeError(f"{function} failed with cuBLAS status {status}")
 
 
-def matmul(x: Any, weight: Any, out: Any, workspace: Any = None) -> None:
+@functools.cache
+def _plus() -> Any:
+    return cupy_module().ElementwiseKernel(
+        "float32 product, float32 bias", "T y", "y = T(product + bias)", "cuswiglu_add_bias"
+    )
+
+
+def matmul(
+    x: Any, weight: Any, out: Any, workspace: Any = None, *, biases: tuple[Any, ...] = ()
+) -> None:
     """x @ weight on the current device and stream, FP32 accumulation, one rounding.
 
     Parameters
@@ -80,12 +135,20 @@ def matmul(x: Any, weight: Any, out: Any, workspace: Any = None) -> None:
     weight : (K, N) cupy.ndarray
         Contiguous along one dimension.
     out : (M, N) cupy.ndarray
-        BF16 or FP32.
+        Of x's dtype or FP32.
     workspace : cupy.ndarray, optional
         Device memory for cuBLAS, which the caller keeps; from CuPy's pool by default. cuBLAS's own
         would become an allocation inside a captured graph.
+    biases : (bias, None), or none
+        An (N,) cupy.ndarray, which is added before the rounding.
     """
     cupy = cupy_module()
+    if biases and biases[0] is not None:
+        bias = _in_fp32(biases[0])
+        for block, (product,) in _blocks(out, 1):
+            matmul(x[block], weight, product, workspace)
+            _plus()(product, bias, out[block])
+        return
     (m, k), n = x.shape, weight.shape[1]
     columns_contiguous = weight.strides[1] == weight.itemsize or n == 1
     if columns_contiguous and (weight.strides[0] >= n * weight.itemsize or k == 1):
@@ -106,26 +169,27 @@ def matmul(x: Any, weight: Any, out: Any, workspace: Any = None) -> None:
     _call("cublasGetMathMode", handle, ctypes.byref(mode))
     _call("cublasSetMathMode", handle, mode.value | _FULL_PRECISION_SUMS)
     try:
-        # cuBLAS is column-major: it computes out^T = weight^T x^T.
+        # cuBLAS is column-major: it computes out^T = weight^T x^T. Strides may be beyond 32 bits,
+        # and cut to these look right.
         _call(
-            "cublasGemmEx",
+            "cublasGemmEx_64",
             handle,
             transpose,
             _NO_TRANSPOSE,
-            n,
-            m,
-            k,
+            ctypes.c_int64(n),
+            ctypes.c_int64(m),
+            ctypes.c_int64(k),
             ctypes.byref(ctypes.c_float(1)),
             ctypes.c_void_p(weight.data.ptr),
-            _BF16,
-            leading,
+            _TYPES[weight.dtype.name],
+            ctypes.c_int64(leading),
             ctypes.c_void_p(x.data.ptr),
-            _BF16,
-            _leading(x.strides[0], x, k, m),
+            _TYPES[x.dtype.name],
+            ctypes.c_int64(_leading(x.strides[0], x, k, m)),
             ctypes.byref(ctypes.c_float(0)),
             ctypes.c_void_p(out.data.ptr),
-            _FP32 if out.dtype == cupy.float32 else _BF16,
-            _leading(out.strides[0], out, n, m),
+            _TYPES[out.dtype.name],
+            ctypes.c_int64(_leading(out.strides[0], out, n, m)),
             _COMPUTE_32F,
             _DEFAULT_ALGORITHM,
         )

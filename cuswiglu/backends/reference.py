@@ -1,4 +1,4 @@
-"""The reference on the CPU, in NumPy: FP32 products of BF16 inputs, same rounding points."""
+"""The reference on the CPU, in NumPy: FP32 products of 16-bit inputs, same rounding points."""
 
 from __future__ import annotations
 
@@ -7,34 +7,53 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..activations import SILU, Activation
+
 Array = npt.NDArray[Any]
 
 
-def silu(x: Array) -> Array:
-    """x * sigmoid(x) in x's precision."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        result: Array = x / (1 + np.exp(-x))
-    return result
-
-
-def swiglu(x: Array, gate: Array, up: Array, out: Array) -> None:
-    """silu(x @ gate) * (x @ up), written to `out`.
+def swiglu(
+    x: Array,
+    gate: Array,
+    up: Array,
+    out: Array,
+    *,
+    activation: Activation = SILU,
+    biases: tuple[Array | None, ...] = (),
+) -> None:
+    """activation(x @ gate + b_gate, x @ up + b_up), written to `out`.
 
     Parameters
     ----------
     x : (M, K) array
     gate, up : (K, N) array
     out : (M, N) array
-        Any strides. The products and the activation are FP32; one rounding to out's dtype.
+        Any strides. Sums and the activation are FP32; one rounding to out's dtype.
+    activation : Activation
+    biases : (b_gate, b_up), or none
+        (N,) arrays, or None.
     """
-    x32 = x.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        out[...] = (silu(x32 @ gate.astype(np.float32)) * (x32 @ up.astype(np.float32))).astype(
-            out.dtype
-        )
+        products = [_product(x, gate), _product(x, up)]
+        for product, bias in zip(products, biases, strict=False):
+            _add(product, bias)
+        out[...] = activation(np, *products).astype(out.dtype)
 
 
-def matmul(x: Array, weight: Array, out: Array) -> None:
-    """x @ weight with FP32 accumulation, rounded once into `out`."""
+def matmul(x: Array, weight: Array, out: Array, *, biases: tuple[Array | None, ...] = ()) -> None:
+    """x @ weight, and the first of `biases` if there is one, in FP32, rounded once into `out`."""
     with np.errstate(over="ignore", invalid="ignore"):
-        out[...] = (x.astype(np.float32) @ weight.astype(np.float32)).astype(out.dtype)
+        product = _product(x, weight)
+        for bias in biases:
+            _add(product, bias)
+        out[...] = product.astype(out.dtype)
+
+
+def _product(x: Array, weight: Array) -> Array:
+    product: Array = x.astype(np.float32) @ weight.astype(np.float32)
+    return product
+
+
+def _add(product: Array, bias: Array | None) -> None:
+    if bias is not None:
+        product += bias.astype(np.float32)

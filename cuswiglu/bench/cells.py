@@ -66,7 +66,8 @@ _ALL = tuple(cell(model, m) for model in MODELS for m in TOKENS)
 LAYERS = 24
 #: Suite -> its cells. `mlp`, `host`, `jax` and `tensor-parallel` compute the whole MLP; `decode`
 #: that and gate and up, for few tokens; the others gate and up. `random` is how well selection does
-#: where nothing was measured, among our own kernels alone. `host` times the host's part of calls,
+#: where nothing was measured, among our own kernels alone; `activations` what other activations,
+#: biases and FP16 take beside SiLU. `host` times the host's part of calls,
 #: of a model so small that the GPU keeps up. `jax` is a stack of layers under `jax.jit`;
 #: `tensor-parallel` cuts each layer over several GPUs.
 SUITES: dict[str, tuple[Cell, ...]] = {
@@ -74,6 +75,7 @@ SUITES: dict[str, tuple[Cell, ...]] = {
     "mlp": _ALL,
     "decode": tuple(cell(model, m) for model in MODELS for m in FEW_TOKENS),
     "random": random_cells(40, seed=40),
+    "activations": tuple(cell("7b", m) for m in TOKENS),
     "host": (cell("0.5b", 1), cell("0.5b", 16)),
     "jax": (cell("0.5b", 16), cell("0.5b", 512)),
     "tensor-parallel": tuple(

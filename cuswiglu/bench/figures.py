@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from . import bandwidth
+from . import bandwidth, fp64
 from .cells import MODELS, SUITES, Cell, flops
 from .record import CellRecord, Record
 
@@ -25,6 +25,9 @@ HOST = (
     "torch-eager",
     "cupy-matmul",
 )
+#: Of the suite `activations`, whose time over `silu`'s is marked; `float16`'s is shown alone, as
+#: other bits take other power.
+COSTS = (*fp64.ACTIVATIONS, "biased")
 #: The paper's two kernels.
 PAPER_FAMILIES = {"sync": "Kernel-1", "interleave": "Kernel-2"}
 #: One BF16 rounding is 2^-9 of each element at most, so of the norm too; FP32 sums add a little.
@@ -120,6 +123,7 @@ class Figure:
     value : str
         What was found, in words.
     must, aim : str
+        In words; aim is "-" where there is one mark alone.
     met : str
         "aim", "must" or "missed".
     cells, of : int
@@ -157,6 +161,8 @@ def shows(record: Record) -> list[Figure]:
         return _host(record)
     if record.suite == "decode":
         return _decode(record)
+    if record.suite == "activations":
+        return _activations(record)
     if record.suite == "mlp":
         name = f"whole MLP against {_present(record, UNFUSED_MLP)}"
         return _compared(record, UNFUSED_MLP, name, 1.08, 1.15)
@@ -194,6 +200,22 @@ def _host(record: Record) -> list[Figure]:
         low = worst(ratios)
         name = "host time of torch eager's MLP over an unplanned call's"
         found.append(_figure(name, low.value, _ratio, 3.0, 6.0, ratios, low.cell, of))
+    return found
+
+
+def _activations(record: Record) -> list[Figure]:
+    """Marks of what other activations and biases take, in their worst cells; geometric means."""
+    found = []
+    for name in COSTS:
+        over = speed(record, "silu", [name])
+        if not over:
+            continue
+        high, mean = best(over), geomean(ratio.value for ratio in over)
+        met = "must" if high.value <= 1.01 else "missed"
+        value = f"{high.value:.3f} ({high.cell}), mean {mean:.3f}"
+        what = f"time of {name} over silu's, worst cell"
+        of = len(SUITES["activations"])
+        found.append(Figure(what, value, "at most 1.010", "-", met, len(over), of))
     return found
 
 

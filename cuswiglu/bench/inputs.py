@@ -7,10 +7,9 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from .. import timing
+from .. import arrays, timing
 from ..arrays import cupy_module
 from . import fp64
 from .cells import Cell
@@ -18,12 +17,12 @@ from .cells import Cell
 WORKSPACE_BYTES = 64 << 20
 #: Of w_down's values in a stack: x + mlp(x) then stays of one size through dozens of layers.
 STACK_SCALE = 0.2
-_BF16_NAN = 0x7FC0
+_NAN = 0x7FC0  # of BF16 and of FP16
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Arrays of a cell, all BF16 on the GPU.
+    """Arrays of a cell, all of one dtype on the GPU.
 
     Attributes
     ----------
@@ -37,6 +36,10 @@ class Inputs:
     stacked : bool
         Whether the sets are layers that feed each other, x + mlp(x); `w_down` is then
         `STACK_SCALE` times as large.
+    biases : tuple of (2, N) cupy.ndarray
+        Of each set, N(0, 1), gate's above up's: as large as the products.
+    dtype : numpy.dtype
+        BF16 or FP16.
     """
 
     cell: Cell
@@ -44,6 +47,8 @@ class Inputs:
     w2: tuple[Any, ...]
     w_down: tuple[Any, ...]
     stacked: bool = False
+    biases: tuple[Any, ...] = ()
+    dtype: Any = arrays.BFLOAT16
 
     @property
     def sets(self) -> int:
@@ -100,7 +105,7 @@ class Inputs:
         return self._empty(self.cell.k)
 
     def _empty(self, columns: int) -> Any:
-        return cupy_module().empty((self.cell.m, columns), ml_dtypes.bfloat16)
+        return cupy_module().empty((self.cell.m, columns), self.dtype)
 
     @functools.cached_property
     def _rows(self) -> Any:
@@ -109,25 +114,29 @@ class Inputs:
         return cupy_module().asarray(rows.astype(np.int64))
 
     def sample(self, array: Any) -> Any:
-        """The rows of a BF16 matrix of M rows that are compared with FP64, a copy."""
-        return array.view(np.uint16)[self._rows].view(ml_dtypes.bfloat16)
+        """The rows of a matrix of M rows that are compared with FP64, a copy."""
+        return array.view(np.uint16)[self._rows].view(self.dtype)
 
     @functools.cached_property
     def expected(self) -> fp64.Expected:
         """FP64 results of these rows with the first set of weights."""
         down = self.w_down[0].T if self.w_down else None
         x = self.sample(self.x)
-        found = fp64.expected(cupy_module(), x, self.w2[0], down)
+        bias = self.biases[0].reshape(-1) if self.biases else None
+        found = fp64.expected(cupy_module(), x, self.w2[0], down, bias)
         if not self.stacked:
             return found
         layers = zip(self.w2, (down.T for down in self.w_down), strict=True)
         return dataclasses.replace(found, stack=fp64.stack(cupy_module(), x, layers))
 
 
-def draw(cell: Cell, seed: int, *, whole_mlp: bool, layers: int = 0) -> Inputs:
+def draw(
+    cell: Cell, seed: int, *, whole_mlp: bool, layers: int = 0, dtype: Any = arrays.BFLOAT16
+) -> Inputs:
     """Random inputs of a cell, on the current device; the same for the same seed.
 
-    With `layers`, as many sets of weights, which feed each other.
+    With `layers`, as many sets of weights, which feed each other. Those of another dtype are the
+    same numbers before they are rounded to it.
     """
     cupy = cupy_module()
     state = np.random.SeedSequence([seed, cell.k, cell.n, cell.m]).generate_state(1)
@@ -136,7 +145,7 @@ def draw(cell: Cell, seed: int, *, whole_mlp: bool, layers: int = 0) -> Inputs:
     def normal(rows: int, columns: int, scale: float) -> Any:
         values = generator.standard_normal((rows, columns), dtype=np.float32)
         values *= scale
-        return values.astype(ml_dtypes.bfloat16)
+        return values.astype(dtype)
 
     k, n = cell.k, cell.n
     # Gate and up alone outrun the L2: some contenders leave the down projection out.
@@ -148,9 +157,11 @@ def draw(cell: Cell, seed: int, *, whole_mlp: bool, layers: int = 0) -> Inputs:
         tuple(normal(2 * n, k, k**-0.5) for _ in sets),
         tuple(normal(k, n, down) for _ in sets) if whole_mlp else (),
         stacked=layers > 0,
+        biases=tuple(normal(2, n, 1.0) for _ in sets),
+        dtype=dtype,
     )
 
 
 def poison(array: Any) -> None:
     """Fill with NaN, so that an element nobody writes is seen."""
-    array.view(np.uint16)[...] = _BF16_NAN
+    array.view(np.uint16)[...] = _NAN

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .. import timing
+from .. import arrays, timing
 from ..arrays import cupy_module
 from . import fp64
 from .cells import Cell
@@ -60,14 +60,19 @@ def measure(
         If a contender crashed the GPU; other errors only cost a contender this cell.
     """
     release()
-    inputs = draw(cell, seed, whole_mlp=whole_mlp, layers=layers)
-    expected = inputs.expected
+    dtypes = dict.fromkeys([arrays.BFLOAT16, *(contender.dtype for contender in contenders)])
+    drawn = {
+        dtype: draw(cell, seed, whole_mlp=whole_mlp, layers=layers, dtype=dtype) for dtype in dtypes
+    }
+    sets = drawn[arrays.BFLOAT16].sets
+    expected = {dtype: inputs.expected for dtype, inputs in drawn.items()}
     cupy_module().cuda.runtime.deviceSynchronize()
     outcomes: dict[str, Outcome] = {}
     runners: dict[str, Runner] = {}
     for contender in contenders:
         doing(f"checking {contender.name}")
-        outcomes[contender.name], runner = _check(contender, inputs, expected)
+        dtype = contender.dtype
+        outcomes[contender.name], runner = _check(contender, drawn[dtype], expected[dtype])
         if runner is not None:
             runners[contender.name] = runner
 
@@ -78,13 +83,13 @@ def measure(
     doing("timing")
     times = timing.microseconds(
         {name: runner.timed for name, runner in runners.items()},
-        inputs.sets,
+        sets,
         rounds=rounds,
         failed=failed,
     )
     for name, microseconds in times.items():
         outcomes[name] = replace(outcomes[name], microseconds=round(microseconds, 3))
-    return Measured(inputs.sets, outcomes)
+    return Measured(sets, outcomes)
 
 
 def _check(

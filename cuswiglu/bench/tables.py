@@ -151,7 +151,8 @@ def columns(suite: str, sessions: Sequence[Session] = ()) -> list[Column]:
     """The table of cells of a suite; figures are auto's speed against the column's contender.
 
     Of the suite `host`, microseconds of host time; of `jax`, of a stack; of `tensor-parallel`, of a
-    layer. `decode` compares bandwidth with the copy of the cell's session.
+    layer. `decode` compares bandwidth with the copy of the cell's session; `activations` the time
+    of each with `silu`'s.
     """
 
     def used(row: CellRecord) -> str:
@@ -165,6 +166,9 @@ def columns(suite: str, sessions: Sequence[Session] = ()) -> list[Column]:
     ]
     if suite == "decode":
         return [*cell, *_decode(sessions)]
+    if suite == "activations":
+        others = [_against(name, name, who="silu") for name in (*figures.COSTS, "float16")]
+        return [*cell, _time("silu"), _kernel("silu", 31), *others]
     if suite == "jax":
         return [*cell, *_STACK]
     if suite == "tensor-parallel":
@@ -200,6 +204,11 @@ def legend(suite: str) -> str:
     """What the figures of the table of cells are."""
     if suite == "host":
         return "microseconds of host time of a call, while the GPU is not waited for"
+    if suite == "activations":
+        return (
+            "microseconds of SiLU in BF16 without biases, and the time of each other call over it; "
+            "float16 is SiLU too"
+        )
     if suite == "jax":
         return f"microseconds of {LAYERS} layers, x + mlp(x), and their ratios"
     if suite == "tensor-parallel":

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..bench.record import Record
 
 SEED = 0
+#: Suites that kernels built elsewhere can take part in.
+ALSO = ("paper", "quick", "random")
 
 
 def add_parser(commands: Any) -> None:
@@ -28,7 +30,8 @@ def add_parser(commands: Any) -> None:
         "Qwen-2.5's models: our variants beside cuBLAS's bare products and what is installed of "
         "torch, JAX, QuACK and flash-swiglu-mlp, from CUDA graphs, on rotating weights, in turns. "
         "Suite decode times both for few tokens, beside a copy in GPU memory; host what calls "
-        "cost the host, beside torch, CuPy and bare launches; jax a stack of layers under jax.jit; "
+        "cost the host, beside torch, CuPy and bare launches; activations what other activations, "
+        "biases and FP16 take beside SiLU; jax a stack of layers under jax.jit; "
         "tensor-parallel layers cut over all GPUs, in JAX.",
     )
     source = bench.add_mutually_exclusive_group(required=True)
@@ -92,12 +95,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    from ..bench.cells import whole_mlp
-
     if options.rounds < 1:
         raise ValueError(f"--rounds must be at least 1, got {options.rounds}")
-    if options.also and whole_mlp(options.suite):
-        raise ValueError(f"--also takes kernels for gate and up, not for suite {options.suite}")
+    if options.also and options.suite not in ALSO:
+        *first, last = ALSO
+        raise ValueError(
+            f"--also is for suites {', '.join(first)} and {last}, not for suite {options.suite}"
+        )
     if options.resume and not options.json:
         raise ValueError("--resume needs --json FILE, the record to go on with")
 
@@ -152,7 +156,7 @@ def _report(console: Any, record: Record, wanted: Sequence[Cell]) -> None:
         return
     if record.suite in ("jax", "tensor-parallel"):
         return
-    if record.suite in ("host", "decode"):
+    if record.suite in ("host", "decode", "activations"):
         _titled(console, "marks", summaries.shows_table(record))
         return
     if not whole_mlp(record.suite):

@@ -6,7 +6,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from .. import accuracy, environment, functional, select, timing
+from ..activations import find
 from ..arrays import cupy_module
 from ..backends import cublas
 from ..explanation import explain
@@ -26,6 +27,7 @@ from ..models.shapes import SHAPES
 MAX_RELATIVE_ERROR = 2**-8
 MIN_WITHIN_ULP = 0.95
 CPU_CHECKED_ROWS = 64
+_WEIGHTS = ("w_gate", "w_up", "w_down")
 
 
 @dataclass(frozen=True)
@@ -146,34 +148,62 @@ def _row(
     )
 
 
+def _layer(
+    weights: MLPWeights, options: argparse.Namespace, put: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """Arguments of `mlp`, the arrays `put` where it is computed."""
+    biases = {"b_gate": weights.b_gate, "b_up": weights.b_up, "b_down": weights.b_down}
+    return {
+        "w_gate": put(weights.gate.T).T,
+        "w_up": put(weights.up.T).T,
+        "w_down": put(weights.down.T).T,
+        **{name: None if bias is None else put(bias) for name, bias in biases.items()},
+        "activation": weights.activation,
+        "variant": options.variant,
+    }
+
+
+def _expected(xp: Any, x: Any, layer: dict[str, Any]) -> Any:
+    return accuracy.mlp_reference(
+        xp,
+        x,
+        *(layer[name] for name in _WEIGHTS),
+        activation=find(layer["activation"]),
+        biases=[layer[name] for name in ("b_gate", "b_up", "b_down")],
+    )
+
+
+def _choice(x: Any, layer: dict[str, Any]) -> select.Choice:
+    named = {name: layer[name] for name in ("w_gate", "w_up", "activation", "variant")}
+    return explain(x, **named).choice
+
+
 def _on_cpu(number: int, weights: MLPWeights, options: argparse.Namespace) -> Row:
     x = _activations(options, weights.gate.shape[0], number)
-    arrays = (weights.gate, weights.up, weights.down)
+    layer = _layer(weights, options, np.asarray)
     times = []
     for _ in range(3):
         start = time.perf_counter()
-        y = functional.mlp(x, *arrays, variant=options.variant)
+        y = functional.mlp(x, **layer)
         times.append((time.perf_counter() - start) * 1e6)
     checked = np.linspace(0, len(x) - 1, min(len(x), CPU_CHECKED_ROWS)).astype(int)
-    expected = accuracy.mlp_reference(np, x[checked], *arrays)
-    result = accuracy.compare(np, y[checked], expected)
-    choice = explain(x, weights.gate, weights.up, variant=options.variant).choice
+    result = accuracy.compare(np, y[checked], _expected(np, x[checked], layer))
+    choice = _choice(x, layer)
     return _row(number, weights, len(x), choice, statistics.median(times), result)
 
 
 def _on_gpu(number: int, weights: MLPWeights, options: argparse.Namespace) -> Row:
     cupy = cupy_module()
     x = cupy.asarray(_activations(options, weights.gate.shape[0], number))
-    layer = [cupy.asarray(w.T).T for w in (weights.gate, weights.up, weights.down)]
-    y = functional.mlp(x, *layer, variant=options.variant)
-    result = accuracy.compare(cupy, y, accuracy.mlp_reference(cupy, x, *layer))
-    sets = timing.buffer_sets(sum(w.nbytes for w in layer))
-    copies = [layer, *([w.T.copy().T for w in layer] for _ in range(sets - 1))]
-    contender = {
-        "mlp": lambda i: functional.mlp(x, *copies[i], out=y, variant=options.variant),
-    }
+    layer = _layer(weights, options, cupy.asarray)
+    y = functional.mlp(x, **layer)
+    result = accuracy.compare(cupy, y, _expected(cupy, x, layer))
+    sets = timing.buffer_sets(sum(layer[name].nbytes for name in _WEIGHTS))
+    more = ({name: layer[name].T.copy().T for name in _WEIGHTS} for _ in range(sets - 1))
+    copies = [layer, *(layer | copied for copied in more)]
+    contender = {"mlp": lambda i: functional.mlp(x, **copies[i], out=y)}
     microseconds = timing.microseconds(contender, sets, rounds=5, target_us=2000)["mlp"]
-    choice = explain(x, layer[0], layer[1], variant=options.variant).choice
+    choice = _choice(x, layer)
     return _row(number, weights, len(x), choice, microseconds, result)
 
 
@@ -188,16 +218,17 @@ def _gate_up(weights: MLPWeights, options: argparse.Namespace) -> str:
     y = cupy.empty((options.tokens, n), ml_dtypes.bfloat16)
     product = cupy.empty((options.tokens, 2 * n), ml_dtypes.bfloat16)
     workspace = cupy.empty(64 << 20, cupy.uint8)
+    asked = {"activation": weights.activation, "variant": options.variant}
     times = timing.microseconds(
         {
             "fused": lambda i: functional.swiglu(
-                x, copies[i][:n].T, copies[i][n:].T, out=y, variant=options.variant
+                x, copies[i][:n].T, copies[i][n:].T, out=y, **asked
             ),
             "bare": lambda i: cublas.matmul(x, copies[i].T, product, workspace),
         },
         sets,
     )
-    choice = explain(x, copies[0][:n].T, copies[0][n:].T, variant=options.variant).choice
+    choice = explain(x, copies[0][:n].T, copies[0][n:].T, **asked).choice
     fused, bare = times["fused"], times["bare"]
     return (
         f"gate and up, {choice.variant}: {fused:.1f} us, {bare / fused:.3f} of the speed of "

@@ -21,24 +21,39 @@ except ImportError as error:
         "pip install 'cuswiglu[jax]'"
     ) from error
 
-from .. import arrays, problem, select
-from ..arrays import BFLOAT16, CPU, ArrayView
+from .. import activations, arrays, problem, select
+from ..activations import ClampedSwiGLU
+from ..arrays import CPU, DTYPES, ArrayView
+from ..biases import Biases
 from . import launch, operation
+from .plain import Asked
 
 __all__ = ["mlp", "swiglu"]
 
 jax.ffi.register_ffi_target(launch.TARGET, jax.ffi.pycapsule(launch.HANDLER), platform="CUDA")
 
 
-def swiglu(x: Any, w_gate: Any, w_up: Any, *, weights: str = "k", variant: str = "auto") -> Any:
-    """SiLU(x @ w_gate) * (x @ w_up), fused.
+def swiglu(
+    x: Any,
+    w_gate: Any,
+    w_up: Any,
+    *,
+    b_gate: Any = None,
+    b_up: Any = None,
+    activation: str | ClampedSwiGLU = "silu",
+    weights: str = "k",
+    variant: str = "auto",
+) -> Any:
+    """SiLU(x @ w_gate + b_gate) * (x @ w_up + b_up), or with another activation, fused.
 
     Parameters
     ----------
     x : (..., K) array
-        BF16.
+        BF16 or FP16, and so all arrays of the call.
     w_gate, w_up : (K, N) array
-        BF16.
+    b_gate, b_up : (N,) array, optional
+    activation : str or ClampedSwiGLU
+        As in `cuswiglu.swiglu`.
     weights : str
         How they lie in memory, which JAX does not tell: "k", along K, if each is the transpose of a
         row-major (N, K) matrix, taken in the same jit (a checkpoint's ``weight.T``: it is never
@@ -51,7 +66,7 @@ def swiglu(x: Any, w_gate: Any, w_up: Any, *, weights: str = "k", variant: str =
     Returns
     -------
     (..., N) array
-        BF16: products and activation are FP32, rounded once.
+        Of x's dtype: products, sums and activation are FP32, rounded once.
 
     Raises
     ------
@@ -63,27 +78,42 @@ def swiglu(x: Any, w_gate: Any, w_up: Any, *, weights: str = "k", variant: str =
     `jax.vmap` over x becomes more rows; over weights, plain JAX. Gradients are plain JAX, with the
     activation computed again. GSPMD does not cut a custom call: use `jax.shard_map`.
     """
-    return _call(x, {"w_gate": w_gate, "w_up": w_up}, weights, variant)
+    biases = {"b_gate": b_gate, "b_up": b_up}
+    return _call(x, {"w_gate": w_gate, "w_up": w_up}, biases, activation, weights, variant)
 
 
 def mlp(
-    x: Any, w_gate: Any, w_up: Any, w_down: Any, *, weights: str = "k", variant: str = "auto"
+    x: Any,
+    w_gate: Any,
+    w_up: Any,
+    w_down: Any,
+    *,
+    b_gate: Any = None,
+    b_up: Any = None,
+    b_down: Any = None,
+    activation: str | ClampedSwiGLU = "silu",
+    weights: str = "k",
+    variant: str = "auto",
 ) -> Any:
-    """The gated MLP: swiglu(x, w_gate, w_up) @ w_down.
+    """The gated MLP: swiglu(x, w_gate, w_up) @ w_down + b_down.
 
     Parameters
     ----------
     x : (..., K) array
     w_gate, w_up : (K, N) array
     w_down : (N, K_out) array
-        As in `swiglu`: BF16; `weights` tells how all three lie.
+        As in `swiglu`; `weights` tells how all three lie.
+    b_gate, b_up : (N,) array, optional
+    b_down : (K_out,) array, optional
+    activation : str or ClampedSwiGLU
     weights, variant : str
         As in `swiglu`; `variant` chooses the kernel of gate and up.
 
     Returns
     -------
     (..., K_out) array
-        BF16. The (M, N) intermediate is rounded to BF16 once; both products accumulate in FP32.
+        Of x's dtype. The (M, N) intermediate is rounded to it once; both products accumulate in
+        FP32.
 
     Raises
     ------
@@ -103,26 +133,42 @@ def mlp(
     ...     jax.shard_map(layer, mesh=mesh, in_specs=specs, out_specs=P())
     ... )  # doctest: +SKIP
 
-    Each GPU rounds its part of the sum to BF16 before the sum.
+    Each GPU rounds its part of the sum before the sum. A b_down is to be added once, behind
+    the sum, and not by each.
     """
-    return _call(x, {"w_gate": w_gate, "w_up": w_up, "w_down": w_down}, weights, variant)
+    given = {"w_gate": w_gate, "w_up": w_up, "w_down": w_down}
+    biases = {"b_gate": b_gate, "b_up": b_up, "b_down": b_down}
+    return _call(x, given, biases, activation, weights, variant)
 
 
-def _call(x: Any, given: dict[str, Any], layout: str, variant: str) -> Any:
+def _call(
+    x: Any,
+    given: dict[str, Any],
+    biases: dict[str, Any],
+    activation: str | ClampedSwiGLU,
+    layout: str,
+    variant: str,
+) -> Any:
     if layout not in ("k", "n"):
         raise ValueError(f"weights must be 'k' or 'n' (how they lie in memory), got {layout!r}")
     select.check_name(variant)
     if variant == select.REFERENCE:
         raise ValueError("variant 'numpy' is not for JAX arrays: use 'auto', or 'cublas'")
+    biases = {name: bias for name, bias in biases.items() if bias is not None}
+    meant = activations.find(activation)
     view, *others = (_view(name, array) for name, array in {"x": x, **given}.items())
     problem.check_weights(*others)
+    added = Biases(**{name[2:]: _view(name, bias) for name, bias in biases.items()})
+    problem.check_biases(added, others[:2], others[2] if "w_down" in given else None)
     problem.check_x(view, others[0])
     shape = (*view.shape[:-1], others[-1].shape[1])
     if view.empty:
-        return operation.empty(shape)
+        return operation.empty(shape, view.dtype)
     rows = jax.numpy.reshape(x, (math.prod(view.shape[:-1]), view.shape[-1]))
+    given |= biases
     arguments = operation.same_axes(rows, *map(jax.numpy.asarray, given.values()))
-    return operation.operation(layout, variant)(*arguments).reshape(shape)
+    asked = Asked(meant, tuple(given))
+    return operation.operation(asked, layout, variant)(*arguments).reshape(shape)
 
 
 def _view(name: str, array: Any) -> ArrayView:
@@ -131,9 +177,9 @@ def _view(name: str, array: Any) -> ArrayView:
         raise TypeError(
             f"{name} must be a JAX array, got {type(array).__name__}: make one with jnp.asarray"
         )
-    if array.dtype != BFLOAT16:
+    if str(array.dtype) not in DTYPES:
         raise TypeError(
-            f"{name} must have dtype bfloat16, got {array.dtype}: convert it with "
+            f"{name} must have dtype bfloat16 or float16, got {array.dtype}: convert it with "
             f"{name}.astype(jnp.bfloat16)"
         )
-    return arrays.to_be(name, tuple(array.shape), CPU)
+    return arrays.to_be(name, tuple(array.shape), CPU, str(array.dtype))

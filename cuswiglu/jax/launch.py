@@ -8,7 +8,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from .. import arrays, plan, problem
+from .. import activations, arrays, plan, problem
+from ..activations import Activation, ClampedSwiGLU
 from ..arrays import ArrayView, Device
 from ..cache import Cache
 from ..driver import driver
@@ -20,7 +21,6 @@ from .xla import Call
 #: Name of the custom call. Compiled programs that JAX keeps on disk hold it: what it means stays.
 TARGET = "cuswiglu_gated_mlp_1"
 CACHED_LAUNCHES = 256
-_DOWN = 3  # position of w_down among the arguments
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Description:
 
     `layout` says how the weights lie: "k" for (N, K) and (K_out, N), "n" for (K, N) and (N, K_out),
     row-major. `gate_up` and `down` name kernels; without a `down`, the call is swiglu and `k_out`
-    is 0.
+    is 0. `biases` names those that there are, in the order of arguments. What has a default is
+    missing in programs of before it could be asked for.
     """
 
     m: int
@@ -39,42 +40,70 @@ class Description:
     layout: str
     gate_up: str
     down: str
+    activation: str = "silu"
+    alpha: float = 0.0
+    limit: float = 0.0
+    biases: tuple[str, ...] = ()
+    dtype: str = "bfloat16"
 
     def text(self) -> str:
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def parse(cls, text: bytes) -> Description:
-        return cls(**json.loads(text))
+        read = cls(**json.loads(text))
+        return dataclasses.replace(read, biases=tuple(read.biases))
 
     @property
-    def operands(self) -> list[tuple[str, tuple[int, int]]]:
+    def arguments(self) -> list[str]:
+        """Names of those behind x."""
+        return ["w_gate", "w_up", *(["w_down"] if self.down else []), *self.biases]
+
+    @property
+    def operands(self) -> list[tuple[str, tuple[int, ...]]]:
         """Name and shape of each argument, then of each result, as they lie in memory."""
         gate = (self.k, self.n) if self.layout == "n" else (self.n, self.k)
-        named = [("x", (self.m, self.k)), ("w_gate", gate), ("w_up", gate)]
-        hidden = ("hidden" if self.down else "out", (self.m, self.n))
-        if not self.down:
-            return [*named, hidden]
         down = (self.n, self.k_out) if self.layout == "n" else (self.k_out, self.n)
-        return [*named, ("w_down", down), ("out", (self.m, self.k_out)), hidden]
+        shapes: dict[str, tuple[int, ...]] = {"w_gate": gate, "w_up": gate, "w_down": down}
+        shapes |= {"b_gate": (self.n,), "b_up": (self.n,), "b_down": (self.k_out,)}
+        result, hidden = ("out", (self.m, self.k_out)), (self.m, self.n)
+        return [
+            ("x", (self.m, self.k)),
+            *((name, shapes[name]) for name in self.arguments),
+            *([result, ("hidden", hidden)] if self.down else [("out", hidden)]),
+        ]
 
+    def gate_up_problem(self, device: Device) -> Problem:
+        """Of x, gate and up, on arrays that XLA will allocate."""
+        weights = [self._weight(name, (self.k, self.n), device) for name in ("w_gate", "w_up")]
+        return problem.describe(
+            arrays.to_be("x", (self.m, self.k), device, self.dtype),
+            weights,
+            activation=self._activation(),
+            biased=bool(self.of_gate_up),
+        )
 
-def gate_up_problem(m: int, k: int, n: int, layout: str, device: Device) -> Problem:
-    """silu(x @ w_gate) * (x @ w_up), on arrays that XLA will allocate."""
-    weights = [weight(name, (k, n), layout, device) for name in ("w_gate", "w_up")]
-    return problem.describe(arrays.to_be("x", (m, k), device), weights)
+    def down_problem(self, device: Device) -> Problem:
+        """hidden @ w_down + b_down, likewise."""
+        down = self._weight("w_down", (self.n, self.k_out), device)
+        hidden = arrays.to_be("hidden", (self.m, self.n), device, self.dtype)
+        return problem.describe(hidden, [down], biased="b_down" in self.biases)
 
+    def _weight(self, name: str, shape: tuple[int, int], device: Device) -> ArrayView:
+        """How a weight of this shape will lie."""
+        view = arrays.to_be(name, shape, device, self.dtype)
+        return view if self.layout == "n" else view.like(None, shape, (1, shape[0]))
 
-def down_problem(m: int, n: int, k_out: int, layout: str, device: Device) -> Problem:
-    """hidden @ w_down, likewise."""
-    down = weight("w_down", (n, k_out), layout, device)
-    return problem.describe(arrays.to_be("hidden", (m, n), device), [down])
+    def _activation(self) -> Activation:
+        if self.activation == ClampedSwiGLU.name:
+            return ClampedSwiGLU(self.alpha, self.limit)
+        return activations.find(self.activation)
 
-
-def weight(name: str, shape: tuple[int, int], layout: str, device: Device) -> ArrayView:
-    """How a weight of this shape will lie."""
-    view = arrays.to_be(name, shape, device)
-    return view if layout == "n" else view.like(None, shape, (1, shape[0]))
+    @property
+    def of_gate_up(self) -> tuple[str, ...]:
+        """Names of the biases of gate and up, as a plan takes them: two, or none."""
+        both = "b_gate", "b_up"
+        return () if set(self.biases).isdisjoint(both) else both
 
 
 class Launch:
@@ -88,34 +117,34 @@ class Launch:
 
     def __init__(self, made: Description, index: int) -> None:
         device = Device("cuda", index)
-        first = gate_up_problem(made.m, made.k, made.n, made.layout, device)
         # XLA may be recording a CUDA graph already.
         with driver().relaxed_capture():
-            self._first = _own_plan(first, made.gate_up)
+            self._first = _own_plan(made.gate_up_problem(device), made.gate_up)
             self._second = None
             if made.down:
-                second = down_problem(made.m, made.n, made.k_out, made.layout, device)
-                self._second = _own_plan(second, made.down)
+                self._second = _own_plan(made.down_problem(device), made.down)
         self._names = [name for name, _ in made.operands]
+        self._of_gate_up = made.of_gate_up
+        self._of_down = ("b_down", "") if "b_down" in made.biases else ()
         self._lock = threading.Lock()
 
     def __call__(self, addresses: list[int], stream: int) -> None:
         """Launch on arguments and results at these addresses."""
-        for name, address in zip(self._names, addresses, strict=True):
-            if address % TMA_ALIGNMENT:
+        at = dict(zip(self._names, addresses, strict=True))
+        for name, address in at.items():
+            if address % TMA_ALIGNMENT and not name.startswith("b_"):
                 raise ValueError(
                     f"{name}'s address must be a multiple of {TMA_ALIGNMENT} bytes, XLA gave "
                     f"{address:#x}: pass a copy of it"
                 )
-        if self._second is None:
-            x, gate, up, out = addresses
-            with self._lock:
-                self._first.launch((x, gate, up, out), stream)
-            return
-        x, gate, up, down, out, hidden = addresses
+        x, gate, up, out = at["x"], at["w_gate"], at["w_up"], at["out"]
+        hidden = at.get("hidden", out)
+        biases = tuple(at.get(name, 0) for name in self._of_gate_up)
         with self._lock:
-            self._first.launch((x, gate, up, hidden), stream)
-            self._second.launch((hidden, down, down, out), stream)
+            self._first.launch((x, gate, up, hidden, *biases), stream)
+            if self._second is not None:
+                down, bias = at["w_down"], tuple(at.get(name, 0) for name in self._of_down)
+                self._second.launch((hidden, down, down, out, *bias), stream)
 
 
 def _own_plan(of: Problem, name: str) -> Sm90Plan:
@@ -134,7 +163,7 @@ def execute(call: Call) -> None:
     launch = _launches.get(key)
     if launch is None:
         made = Description.parse(key[0])
-        expected = [(xla.BF16, shape) for _, shape in made.operands]
+        expected = [(xla.DTYPES[made.dtype], shape) for _, shape in made.operands]
         if call.buffers != expected:
             raise ValueError(f"the call's arrays are {call.buffers}, expected {expected}")
         launch = Launch(made, key[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,30 +19,34 @@ from ..arrays import Device
 from ..select import DeviceInfo
 from . import launch, plain
 from .launch import Description
+from .plain import Asked
 
 Array = Any
 
 
 @functools.cache
-def operation(layout: str, variant: str) -> Callable[..., Array]:
-    """swiglu of x (M, K), w_gate and w_up (K, N), or mlp where w_down (N, K_out) is given too.
+def operation(asked: Asked, layout: str, variant: str) -> Callable[..., Array]:
+    """swiglu or mlp, of x (M, K) and the arguments that are asked for.
 
     Parameters
     ----------
+    asked : Asked
     layout : str
         "k" if the weights are transposed views of matrices that lie along K and N, "n" otherwise.
     variant : str
         As in `cuswiglu.swiglu`.
     """
 
-    forward: Any = jax.custom_batching.custom_vmap(functools.partial(_forward, layout, variant))
+    forward: Any = jax.custom_batching.custom_vmap(
+        functools.partial(_forward, asked, layout, variant)
+    )
 
-    def batched(size: int, in_batched: Any, x: Array, *weights: Array) -> tuple[Array, bool]:
+    def batched(size: int, in_batched: Any, x: Array, *others: Array) -> tuple[Array, bool]:
         if any(in_batched[1:]):
             axes = [0 if batched else None for batched in in_batched]
-            return jax.vmap(plain.forward, axes)(x, *weights), True
+            return jax.vmap(functools.partial(plain.forward, asked), axes)(x, *others), True
         m = x.shape[1]
-        rows = forward(x.reshape(size * m, x.shape[2]), *weights)
+        rows = forward(x.reshape(size * m, x.shape[2]), *others)
         return rows.reshape(size, m, rows.shape[1]), True
 
     def cuswiglu(*arguments: Array) -> Array:
@@ -49,30 +54,47 @@ def operation(layout: str, variant: str) -> Callable[..., Array]:
 
     forward.def_vmap(batched)
     differentiable = jax.custom_vjp(cuswiglu)
-    differentiable.defvjp(lambda *arguments: (forward(*arguments), arguments), plain.gradients)
+    differentiable.defvjp(
+        lambda *arguments: (forward(*arguments), arguments),
+        functools.partial(plain.gradients, asked),
+    )
     jitted: Callable[..., Array] = jax.jit(differentiable)  # outside of a jit, traced once a kind
     return jitted
 
 
-def _forward(layout: str, variant: str, x: Array, *weights: Array) -> Array:
-    sizes = [*x.shape, weights[0].shape[1], *(weight.shape[1] for weight in weights[2:])]
-    made = choose(layout, variant, hopper(), *sizes)
+def _forward(asked: Asked, layout: str, variant: str, x: Array, *others: Array) -> Array:
+    given = asked.named(others)
+    sizes = [*x.shape, given["w_gate"].shape[1]]
+    if "w_down" in given:
+        sizes.append(given["w_down"].shape[1])
+    made = choose(asked, layout, variant, hopper(), x.dtype.name, *sizes)
+    plainly = functools.partial(plain.forward, asked)
     if made is None:
-        return plain.forward(x, *weights)
-    fused = functools.partial(_fused, made)
-    return jax.lax.platform_dependent(x, *weights, cuda=fused, default=plain.forward)
+        return plainly(x, *others)
+    fused = functools.partial(_fused, asked, made)
+    return jax.lax.platform_dependent(x, *others, cuda=fused, default=plainly)
 
 
 def choose(
-    layout: str, variant: str, device: DeviceInfo | None, m: int, k: int, n: int, k_out: int = 0
+    asked: Asked,
+    layout: str,
+    variant: str,
+    device: DeviceInfo | None,
+    dtype: str,
+    m: int,
+    k: int,
+    n: int,
+    k_out: int = 0,
 ) -> Description | None:
     """The kernels to launch; None where plain JAX computes it all.
 
     Parameters
     ----------
+    asked : Asked
     layout, variant : str
     device : DeviceInfo or None
         A Hopper GPU, if there is one.
+    dtype : str
     m, k, n : int
     k_out : int
         0 for swiglu.
@@ -91,23 +113,32 @@ def choose(
                 "use variant='auto', which is plain JAX elsewhere"
             )
         return None
+    made = Description(
+        m=m,
+        k=k,
+        n=n,
+        k_out=k_out,
+        layout=layout,
+        gate_up="",
+        down="",
+        activation=asked.activation.name,
+        alpha=asked.activation.alpha,
+        limit=asked.activation.limit,
+        biases=tuple(name for name in asked.names if name.startswith("b_")),
+        dtype=dtype,
+    )
     cuda = Device("cuda")
-    first = select.select(launch.gate_up_problem(m, k, n, layout, cuda), device, variant)
+    first = select.select(made.gate_up_problem(cuda), device, variant)
     if first.kernel is None:
         return None
     down = None
     if k_out:
-        second = select.select(launch.down_problem(m, n, k_out, layout, cuda), device)
-        down = second.kernel
-    return Description(
-        m=m,
-        k=k,
-        n=n,
-        k_out=k_out if down else 0,
-        layout=layout,
-        gate_up=first.kernel.name,
-        down=down.name if down else "",
-    )
+        down = select.select(made.down_problem(cuda), device).kernel
+    made = replace(made, gate_up=first.kernel.name)
+    if down is not None:
+        return replace(made, down=down.name)
+    biases = tuple(name for name in made.biases if name != "b_down")
+    return replace(made, k_out=0, biases=biases)
 
 
 @functools.cache
@@ -122,18 +153,23 @@ def hopper() -> DeviceInfo | None:
     return plan.device_info(first.local_hardware_id)
 
 
-def _fused(made: Description, x: Array, gate: Array, up: Array, *down: Array) -> Array:
+def _fused(asked: Asked, made: Description, x: Array, *others: Array) -> Array:
     """XLA's custom call, and a plain product where no kernel multiplies by w_down."""
-    operands = [x, gate, up, *(down if made.down else ())]
+    given = asked.named(others)
+    handed = [given[name] for name in made.arguments]
     if made.layout == "k":  # XLA undoes a transpose with another: nothing moves
-        operands = [x, *(weight.T for weight in operands[1:])]
-    likes = jax.eval_shape(plain.forward, x, gate, up)
-    results = [likes]
-    if made.down:
-        results = [jax.eval_shape(plain.forward, x, gate, up, *down), likes]
+        handed = [array.T for array in handed]
+    first = replace(asked, names=tuple(name for name in asked.names if name[2:] != "down"))
+    hidden = _result(first, x, *(given[name] for name in first.names))
+    results = [_result(asked, x, *others), hidden] if made.down else [hidden]
     call = jax.ffi.ffi_call(launch.TARGET, results, vmap_method="sequential")
-    found, *_ = call(*operands, call=made.text())
-    return plain.product(found, *down) if down and not made.down else found
+    found, *_ = call(x, *handed, call=made.text())
+    return plain.down(found, given) if "w_down" in given and not made.down else found
+
+
+def _result(asked: Asked, *arguments: Array) -> Array:
+    """Its shape and kind."""
+    return jax.eval_shape(functools.partial(plain.forward, asked), *arguments)
 
 
 def same_axes(*given: Array) -> list[Array]:
@@ -163,6 +199,6 @@ def _varying(array: Array, axes: tuple[str, ...]) -> Array:
     return jax.lax.pvary(array, axes)
 
 
-def empty(shape: tuple[int, ...]) -> Array:
+def empty(shape: tuple[int, ...], dtype: str) -> Array:
     """The result of no tokens."""
-    return jnp.zeros(shape, jnp.bfloat16)
+    return jnp.zeros(shape, dtype)

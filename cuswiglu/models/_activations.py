@@ -144,11 +144,10 @@ def _check(file: Path, model: str | None, activation: str, said: str) -> str:
     if found not in SUPPORTED:
         raise ValueError(
             f"path: {file} is of {model or 'a model'}, whose MLP uses the activation {activation} "
-            f"(says {said}); cuswiglu computes {_choices()}: pass a model that uses it"
+            f"(says {said}); cuswiglu computes {_choices()}: pass a model that uses one of them"
         )
     return found
 
 
 def _choices() -> str:
-    aliases = [name for name, meant in ALIASES.items() if meant in SUPPORTED]
-    return " or ".join([*SUPPORTED, *aliases])
+    return ", ".join([*SUPPORTED, *ALIASES])

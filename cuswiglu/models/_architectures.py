@@ -1,8 +1,7 @@
 """What models call the weights of their gated MLPs, and which activation they use.
 
 To read another model, add its tensors' names to `SAFETENSORS` or `GGUF`, and its architecture to
-`ACTIVATION_OF` if its checkpoints do not say themselves which activation they use. An activation
-that the kernels have learned goes into `SUPPORTED`.
+`ACTIVATION_OF` if its checkpoints do not say themselves which activation they use.
 """
 
 from __future__ import annotations
@@ -10,11 +9,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..activations import NAMED
+
 #: Activations that are computed.
-SUPPORTED = ("silu",)
+SUPPORTED = tuple(NAMED)
 
 #: Names in configurations -> the names used here; others stand for themselves.
-ALIASES = {"swish": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
+ALIASES = {
+    "swish": "silu",
+    "gelu_python": "gelu",
+    **dict.fromkeys(
+        ["gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"],
+        "gelu_tanh",
+    ),
+}
 
 #: Keys of a configuration that name the activation, the first that is there before the others.
 ACTIVATION_KEYS = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function")
@@ -59,6 +67,8 @@ LANGUAGE_PREFIXES = (
 class Names:
     """The tensors of one layer's gated MLP: `module`, then `gate`, `up` or `down`, then ".weight".
 
+    Where a model has biases, they are named ".bias" instead.
+
     Attributes
     ----------
     models : str
@@ -93,8 +103,16 @@ class Names:
 
     def weights(self, prefix: str, layer: int) -> list[str]:
         """Names of gate, up and down, or of both in one and down."""
+        return self._tensors(prefix, layer, "weight")
+
+    def biases(self, prefix: str, layer: int) -> list[str]:
+        """What their biases are called, in the same order."""
+        return self._tensors(prefix, layer, "bias")
+
+    def _tensors(self, prefix: str, layer: int, ending: str) -> list[str]:
         module = prefix + self.module.format(layer=layer)
-        return [f"{module}{part}.weight" for part in dict.fromkeys((self.gate, self.up, self.down))]
+        parts = dict.fromkeys((self.gate, self.up, self.down))
+        return [f"{module}{part}.{ending}" for part in parts]
 
     @property
     def example(self) -> str:
@@ -141,7 +159,6 @@ EXPERTS = re.compile(
 #: What else an MLP may have that is not computed: pattern of a tensor's name -> in words.
 OBSTACLES = (
     (EXPERTS, "is a mixture of experts, and cuswiglu computes one MLP for all tokens"),
-    (re.compile(r"\.bias$"), "has biases in its MLP, which the kernels do not add"),
     (re.compile(r"\.lora_"), "has an adapter that is not merged into its weights"),
     (
         re.compile(r"(?:qweight|qzeros|scale\w*|weight_packed|absmax|quant_\w+|SCB)$"),

@@ -19,8 +19,9 @@ _KIND = "a .gguf file"
 def load_gguf(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights:
     """Load the gated MLP of one layer of a GGUF file.
 
-    Dequantises the tensors ``blk.{layer}.ffn_{gate,up,down}.weight`` to float32 and rounds them
-    to the nearest BF16, ties to even; Phi-3's ``ffn_up`` holds gate and up. The activation follows
+    Dequantises the tensors ``blk.{layer}.ffn_{gate,up,down}.weight``, and ``.bias`` where there is
+    one, to float32 and rounds them to the nearest BF16, ties to even; Phi-3's ``ffn_up`` holds gate
+    and up. The activation follows
     from the file's architecture, by a table in ``cuswiglu/models/_architectures.py``. Each call
     parses the whole header, which takes seconds for a file with a large vocabulary: use
     `iter_layers` for several layers.
@@ -46,8 +47,8 @@ def load_gguf(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights:
     ValueError
         If `layer` is negative or not in the file, the file is damaged, of another kind or
         big-endian, a tensor has a type that cannot be dequantised, the shapes do not fit
-        together, the model uses an activation that is not computed, or its MLP has biases,
-        experts or anything else besides the three weights.
+        together, the model uses an activation that is not computed, or its MLP has experts or
+        anything else besides the three weights and their biases.
     ImportError
         If the ``models`` extra is not installed.
 

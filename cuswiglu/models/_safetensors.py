@@ -29,8 +29,9 @@ _KIND = "a .safetensors file, a model.safetensors.index.json, or a directory hol
 def load_safetensors(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights:
     """Load the gated MLP of one layer of a Llama, Mistral, Qwen or Phi-3 style checkpoint.
 
-    Reads only the tensors ``layers.{layer}.mlp.{gate,up,down}_proj.weight``, whatever comes
-    before ``layers``, or ``gate_up_proj`` for two of them; other names are in a table in
+    Reads only the tensors ``layers.{layer}.mlp.{gate,up,down}_proj.weight``, and ``.bias`` where
+    there is one, whatever comes before ``layers``, or ``gate_up_proj`` for two of them; other names
+    are in a table in
     ``cuswiglu/models/_architectures.py``. BF16 is kept as it is; F16 and F32 are rounded to the
     nearest BF16, ties to even. The activation is read from the ``config.json`` beside the file.
 
@@ -57,7 +58,7 @@ def load_safetensors(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights
         If `layer` is negative or not in the checkpoint, the file is damaged or of another kind,
         the index names a file outside its directory, a tensor has another dtype, the shapes do
         not fit together, the model uses an activation that is not computed, or its MLP has
-        biases, experts or anything else besides the three weights.
+        experts or anything else besides the three weights and their biases.
     ImportError
         If the ``models`` extra is not installed.
 

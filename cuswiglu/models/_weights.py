@@ -22,7 +22,7 @@ MAX_JSON_BYTES = 64 << 20  # several times the largest models' index
 
 @dataclass(frozen=True, eq=False)
 class MLPWeights:
-    """Weights of one gated MLP, ``down(activation(x @ gate) * (x @ up))``.
+    """Weights of one gated MLP, ``activation(x @ gate) * (x @ up) @ down``, and its biases.
 
     Attributes
     ----------
@@ -35,11 +35,14 @@ class MLPWeights:
         Where the weights come from, for instance ``"model.safetensors layer 3"``.
     activation : str
         What the model applies to gate.
+    b_gate, b_up : ndarray of bfloat16, shape (N,), or None
+    b_down : ndarray of bfloat16, shape (K_out,), or None
+        What is added to the three products, where the model does.
 
     Raises
     ------
     ValueError
-        If the three shapes do not belong to one gated MLP.
+        If the shapes do not belong to one gated MLP.
     """
 
     gate: npt.NDArray[Any]
@@ -47,6 +50,9 @@ class MLPWeights:
     down: npt.NDArray[Any]
     source: str
     activation: str = "silu"
+    b_gate: npt.NDArray[Any] | None = None
+    b_up: npt.NDArray[Any] | None = None
+    b_down: npt.NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         gate, up, down = self.gate.shape, self.up.shape, self.down.shape
@@ -56,6 +62,13 @@ class MLPWeights:
                 "needs gate and up (K, N) and down (N, K_out): check that the checkpoint is "
                 "complete and that the three tensors are of one MLP"
             )
+        for name, columns in (("gate", gate[1]), ("up", up[1]), ("down", down[1])):
+            bias = getattr(self, f"b_{name}")
+            if bias is not None and bias.shape != (columns,):
+                raise ValueError(
+                    f"{self.source}: the bias of {name} has shape {bias.shape}, it needs "
+                    f"({columns},), as {name} has columns: check that they are of one MLP"
+                )
 
 
 class Checkpoint(ABC):
@@ -112,7 +125,7 @@ class Checkpoint(ABC):
         Returns
         -------
         MLPWeights
-            The weights as bfloat16.
+            The weights and the biases as bfloat16.
 
         Raises
         ------
@@ -129,11 +142,18 @@ class Checkpoint(ABC):
             )
         self._check_alone(prefix, row, layer)
         *gate_up, down = (self._read(name) for name in names)
+        biases = row.biases(prefix, layer)
+        *of_gate_up, b_down = (self._read(n) if n in self._names else None for n in biases)
         if row.fused:
             gate_up = self._halves(names[0], gate_up[0], down)
-        gate, up = gate_up
+            (both,) = of_gate_up
+            of_gate_up = [None, None]
+            if both is not None:
+                of_gate_up = [*self._halves(biases[0], both, down)]
+        (gate, up), (b_gate, b_up) = gate_up, of_gate_up
         source = f"{self.path.name} layer {layer}"
-        return MLPWeights(gate.T, up.T, down.T, source, self.activation)
+        activation = self.activation
+        return MLPWeights(gate.T, up.T, down.T, source, activation, b_gate, b_up, b_down)
 
     def _choose(self, layer: int) -> tuple[str, Names]:
         """Prefix and row of the layer's MLP: the language model's where there are several."""
@@ -158,7 +178,8 @@ class Checkpoint(ABC):
     def _check_alone(self, prefix: str, row: Names, layer: int) -> None:
         """What else the layer's MLP has would be left out of the computation."""
         module = prefix + row.module.format(layer=layer)
-        expected = {*row.weights(prefix, layer), *(module + part for part in row.beside)}
+        expected = {*row.weights(prefix, layer), *row.biases(prefix, layer)}
+        expected |= {module + part for part in row.beside}
         others = [n for n in self._names if n.startswith(module) and n not in expected]
         others += self._experts(layer)
         if not others:
@@ -168,7 +189,8 @@ class Checkpoint(ABC):
         raise ValueError(
             f"layer: layer {layer} of {self.path} "
             f"{next(words, 'has more in its MLP than gate, up and down')}: it holds {first}; "
-            f"a gated MLP has {', '.join(row.weights(prefix, layer))} and nothing else"
+            f"a gated MLP has {', '.join(row.weights(prefix, layer))}, their biases, and nothing "
+            "else"
         )
 
     def _experts(self, layer: int) -> list[str]:
@@ -183,9 +205,9 @@ class Checkpoint(ABC):
     def _halves(
         self, name: str, both: npt.NDArray[Any], down: npt.NDArray[Any]
     ) -> list[npt.NDArray[Any]]:
-        """Gate and up, as views of the array that holds both."""
+        """Gate and up, or their biases, as views of the array that holds both."""
         rows = 2 * down.shape[-1]
-        if both.ndim != 2 or len(both) != rows:
+        if both.ndim not in (1, 2) or len(both) != rows:
             raise ValueError(
                 f"path: {name} in {self.path} has shape {both.shape}; to hold gate and up, it "
                 f"needs {rows} rows, twice as many as down has columns: the MLP has no gate, or "

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-
-def reference(cupy, x, gate, up):
-    """SiLU(x gate) * (x up) in FP64."""
-    x, gate, up = (array.astype(cupy.float64) for array in (x, gate, up))
-    product = x @ gate
-    return product / (1 + cupy.exp(-product)) * (x @ up)
+from cuswiglu import activations
 
 
-def product(cupy, x, weight):
-    """x weight in FP64."""
-    return x.astype(cupy.float64) @ weight.astype(cupy.float64)
+def reference(cupy, x, gate, up, b_gate=None, b_up=None, activation="silu"):
+    """SiLU(x gate) * (x up) in FP64, or with biases and another activation."""
+    gates, ups = product(cupy, x, gate, b_gate), product(cupy, x, up, b_up)
+    return activations.find(activation)(cupy, gates, ups)
 
 
-def assert_close(cupy, found, expected):
-    """One BF16 rounding (2^-9 relative), and FP32 accumulation near zero."""
+def product(cupy, x, weight, bias=None):
+    """x weight in FP64, plus a bias."""
+    found = x.astype(cupy.float64) @ weight.astype(cupy.float64)
+    return found if bias is None else found + bias.astype(cupy.float64)
+
+
+def assert_close(cupy, found, expected, near_zero=1e-4):
+    """One rounding (2^-9 relative, of FP16 2^-12); near zero FP32 sums, relative to the scale."""
+    ulp = 2**-11 if found.dtype == cupy.float16 else 2**-8
     found = found.astype(cupy.float64)
     assert bool(cupy.isfinite(found).all()), "an element was not written"
     scale = float(cupy.sqrt((expected**2).mean()))
-    excess = cupy.abs(found - expected) - (2**-8 * cupy.abs(expected) + 1e-4 * scale)
+    excess = cupy.abs(found - expected) - (ulp * cupy.abs(expected) + near_zero * scale)
     assert float(excess.max()) <= 0, f"off by {float(excess.max()):.3g} beyond the tolerance"
 
 

@@ -22,20 +22,25 @@ def cupy():
 
 @pytest.fixture
 def draw(cupy):
-    """Fresh random inputs: draw(m, k, n, major) -> x, gate, up, as N(0, 1), N(0, 1) / sqrt(K)."""
-    import ml_dtypes
+    """Fresh random inputs: draw(m, k, n, major) -> x, gate, up, as N(0, 1), N(0, 1) / sqrt(K).
+
+    BF16, unless another dtype is said.
+    """
+    from cuswiglu.arrays import BFLOAT16
 
     generator = cupy.random.default_rng()
 
-    def bf16(rows, columns, scale):
+    def drawn(rows, columns, scale, dtype):
         values = generator.standard_normal((rows, columns), dtype=cupy.float32) * scale
-        return values.astype(ml_dtypes.bfloat16)
+        return values.astype(dtype)
 
-    def weight(k, n, major):
-        return bf16(n, k, k**-0.5).T if major == "k" else bf16(k, n, k**-0.5)
+    def weight(k, n, major, dtype):
+        if major == "k":
+            return drawn(n, k, k**-0.5, dtype).T
+        return drawn(k, n, k**-0.5, dtype)
 
-    def inputs(m, k, n, major="k"):
-        return bf16(m, k, 1.0), weight(k, n, major), weight(k, n, major)
+    def inputs(m, k, n, major="k", dtype=BFLOAT16):
+        return drawn(m, k, 1.0, dtype), weight(k, n, major, dtype), weight(k, n, major, dtype)
 
     return inputs
 
@@ -45,8 +50,8 @@ def poisoned(cupy):
     """poisoned(m, n): an output full of NaN inside a larger buffer; second call checks the rest."""
     import ml_dtypes
 
-    def make(m, n, pad=8):
-        guard = cupy.full((m + 2, n + 2 * pad), cupy.nan, cupy.float32).astype(ml_dtypes.bfloat16)
+    def make(m, n, pad=8, dtype=ml_dtypes.bfloat16):
+        guard = cupy.full((m + 2, n + 2 * pad), cupy.nan, cupy.float32).astype(dtype)
         return guard, guard[1 : m + 1, pad : pad + n]
 
     return make

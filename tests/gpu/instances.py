@@ -6,18 +6,18 @@ import itertools
 from unittest import mock
 
 import cuswiglu
-from cuswiglu import arrays, plan, problem, select
+from cuswiglu import activations, arrays, plan, problem, select
 from cuswiglu.columns import Columns, uniform
 from cuswiglu.variant import DecodeVariant, TileVariant, variants
 
 
 def cases(kind):
-    """(kernel, layout) of every entry of the kernels of a kind, and their names."""
+    """(kernel, layout) of the kernels of a kind, and their names."""
     found = [
         (kernel, layout)
         for kernel in variants()
         if isinstance(kernel, kind)
-        for layout, _ in kernel.entries
+        for layout in kernel.layouts
     ]
     return found, [f"{kernel.name}-{layout}" for kernel, layout in found]
 
@@ -54,15 +54,31 @@ def weights(layout, gate, up, gated):
     return views if gated else views[:1]
 
 
-def launch(cupy, kernel, x, views, out, *, weights_ahead=False, columns=None, split=None):
+def launch(
+    cupy,
+    kernel,
+    x,
+    views,
+    out,
+    *,
+    weights_ahead=False,
+    columns=None,
+    split=None,
+    activation="silu",
+    biases=(),
+):
     """Run one kernel, whatever selection would say.
 
-    On these columns, or on those it would have; a decode kernel with this split.
+    On these columns, or on those it would have; a decode kernel with this split. `biases` are two
+    arrays or None, or none at all.
     """
     x_view, out_view = arrays.view("x", x), arrays.view("out", out)
-    described = problem.describe(x_view, views, out_view)
+    added = [None if bias is None else arrays.view("bias", bias) for bias in biases]
+    described = problem.describe(
+        x_view, views, out_view, activation=activations.find(activation), biased=bool(biases)
+    )
     choice = select.Choice("sm90", kernel.name, kernel, split=split)
     chosen = TileVariant.columns if columns is None else lambda *arguments: columns
     with mock.patch.object(TileVariant, "columns", chosen):
         made = plan.Sm90Plan(described, choice, plan.driver(), weights_ahead=weights_ahead)
-    made(x_view, views, out_view, cupy.cuda.get_current_stream().ptr)
+    made(x_view, views, out_view, cupy.cuda.get_current_stream().ptr, added)

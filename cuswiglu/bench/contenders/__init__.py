@@ -16,16 +16,18 @@ def find(suite: str, also: Sequence[Path] = ()) -> Found:
     Parameters
     ----------
     suite : str
-        "paper", "mlp", "decode", "random", "host", "jax", "tensor-parallel" or "quick".
+        One of `cells.SUITES`.
     also : sequence of Path
         Folders with a manifest of more kernels of ours, which selection never takes.
     """
-    from . import _decode, _host, _jax, _jax_stack, _own, _quack, _torch, _triton
+    from . import _activations, _decode, _host, _jax, _jax_stack, _own, _quack, _torch, _triton
 
     if suite == "mlp":
         parts = [_own.mlp(), _torch.mlp()]
     elif suite == "decode":
         parts = [_decode.ours(), _decode.torch_mlp()]
+    elif suite == "activations":
+        parts = [_activations.ours()]
     elif suite == "host":
         parts = [_host.calls(), _host.torch_calls()]
     elif suite == "jax":

@@ -11,6 +11,7 @@ import ml_dtypes
 
 from ... import arrays, functional, plan, problem, select
 from ... import variant as variants
+from ...activations import ClampedSwiGLU
 from ...arrays import cupy_module
 from ...backends import cublas
 from ...explanation import explain
@@ -25,7 +26,7 @@ UNGATED = "sync-bare"
 
 def gate_up() -> Found:
     """auto, every tile kernel, the portable path, and the bare product."""
-    found = Found([Contender("auto", lambda inputs: _swiglu(inputs, "auto"))])
+    found = Found([Contender("auto", swiglu)])
     try:
         kernels = variants.variants()
     except variants.KernelsUnavailableError as error:
@@ -36,7 +37,7 @@ def gate_up() -> Found:
         for kernel in kernels
         if kernel.gated and kernel.family not in variants.DECODE_FAMILIES
     )
-    found.contenders.append(Contender("portable", lambda inputs: _swiglu(inputs, "cublas")))
+    found.contenders.append(Contender("portable", lambda inputs: swiglu(inputs, "cublas")))
     found.contenders.append(Contender("bare", bare, "product"))
     return found
 
@@ -83,19 +84,38 @@ def runner(call: Callable[[int], Any], out: Any, choice: str = "") -> Runner:
 
 def _maker(kernel: variants.Variant) -> Callable[[Inputs], Runner]:
     packed = kernel.family == "interleave"
-    return lambda inputs: _swiglu(inputs, kernel.name, packed=packed)
+    return lambda inputs: swiglu(inputs, kernel.name, packed=packed)
 
 
-def _swiglu(inputs: Inputs, variant: str, *, packed: bool = False) -> Runner:
+def swiglu(
+    inputs: Inputs,
+    variant: str = "auto",
+    *,
+    packed: bool = False,
+    activation: str | ClampedSwiGLU = "silu",
+    biased: bool = False,
+) -> Runner:
+    """Calls of `cuswiglu.swiglu`."""
     x, out = inputs.x, inputs.hidden
     weights: list[tuple[Any, ...]] = [*inputs.pairs]
     if packed:
         weights = [(pack(*pair),) for pair in weights]
-    return runner(
-        lambda number: functional.swiglu(x, *weights[number], out=out, variant=variant),
-        out,
-        explain(x, *weights[0], variant=variant).choice.variant,
-    )
+    biases = [tuple(both) for both in inputs.biases] if biased else [(None, None)] * inputs.sets
+
+    def call(number: int) -> None:
+        b_gate, b_up = biases[number]
+        functional.swiglu(
+            x,
+            *weights[number],
+            b_gate=b_gate,
+            b_up=b_up,
+            activation=activation,
+            out=out,
+            variant=variant,
+        )
+
+    choice = explain(x, *weights[0], activation=activation, variant=variant).choice
+    return runner(call, out, choice.variant)
 
 
 def _planned(kernel: variants.Variant) -> Callable[[Inputs], Runner]:

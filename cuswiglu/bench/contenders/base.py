@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ... import timing
+from ... import arrays, timing
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,18 @@ class Contender:
         Makes it ready for a cell's inputs, which are the suite's; may raise, which only costs it
         that cell.
     computes : str
-        What its result is, as an attribute of `fp64.Expected`.
+        What its result is, as `fp64.Expected.of` takes it.
     family : str
         Of an instance of ours.
+    dtype : numpy.dtype
+        Of its inputs and of its result.
     """
 
     name: str
     make: Callable[[Any], Runner]
     computes: str = "swiglu"
     family: str = ""
+    dtype: Any = arrays.BFLOAT16
 
 
 @dataclass(frozen=True)

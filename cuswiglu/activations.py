@@ -1,0 +1,190 @@
+"""Activations: what is done to gate and up in FP32, once they are multiplied out.
+
+All but the clamped SwiGLU are y = act(gate) * up. To add one, give it a line in `NAMED`, and lines
+in backends/cublas.py and jax/plain.py. The kernels compute all that are x * sigmoid(a x + b x^3)
+from coefficients; what is not needs code of its own there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """What a kernel computes: G(gate) * (U(up) + up_constant).
+
+    G(x) is x * sigmoid(linear * x + cubic * x^3 + constant), x between `least` and `most`; U is up
+    between -up_limit and up_limit. GELU has its own G.
+    """
+
+    linear: float = 1.0
+    cubic: float = 0.0
+    constant: float = 0.0
+    least: float = -math.inf
+    most: float = math.inf
+    up_limit: float = math.inf
+    up_constant: float = 0.0
+
+    def for_kernels(self) -> tuple[float, ...]:
+        """In the kernels' order; 1 / (1 + 2^x) is what they have for the sigmoid."""
+        linear = max(-_FP32_LARGEST, min(-LOG2_E * self.linear, _FP32_LARGEST))
+        exponent = linear, -LOG2_E * self.cubic, -LOG2_E * self.constant
+        return *exponent, self.least, self.most, self.up_limit, self.up_constant
+
+
+@dataclass(frozen=True)
+class Named:
+    """An activation that is asked for by its name.
+
+    Attributes
+    ----------
+    name : str
+    code : int
+        How the kernels compute it: 0 by code for SiLU alone, 1 GELU's, 2 from the coefficients.
+    coefficients : Coefficients
+    alpha, limit : float
+        Of no use to it; 0.
+    gate : function of xp, gate
+        act(gate) in gate's precision; xp is numpy or cupy, as the array is.
+    """
+
+    name: str
+    code: int
+    coefficients: Coefficients = field(compare=False, repr=False)
+    gate: Callable[[Any, Array], Array] = field(compare=False, repr=False)
+    alpha: ClassVar[float] = 0.0
+    limit: ClassVar[float] = 0.0
+
+    def __call__(self, xp: Any, gate: Array, up: Array) -> Array:
+        """act(gate) * up, in their precision."""
+        return self.gate(xp, gate) * up
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class ClampedSwiGLU:
+    """The SwiGLU of gpt-oss: g * sigmoid(alpha * g) * (u + 1), g and u clamped first.
+
+    g = min(gate, limit), and u is up between -limit and limit.
+
+    Parameters
+    ----------
+    alpha : float
+        Finite in FP32.
+    limit : float
+        More than 0 in FP32; ``math.inf`` clamps nothing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument.
+    """
+
+    alpha: float = 1.702
+    limit: float = 7.0
+    name: ClassVar[str] = "clamped"
+    code: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "limit"):
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
+        if not abs(self.alpha) <= _FP32_LARGEST:
+            raise ValueError(f"alpha must be finite in FP32, got {self.alpha}")
+        if not self.limit > _FP32_NEXT_TO_NOTHING or _FP32_LARGEST < self.limit < math.inf:
+            raise ValueError(
+                f"limit must be more than 0 and finite in FP32, or math.inf, got {self.limit}"
+            )
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """For the kernels."""
+        return Coefficients(
+            linear=self.alpha, most=self.limit, up_limit=self.limit, up_constant=1.0
+        )
+
+    def __call__(self, xp: Any, gate: Array, up: Array) -> Array:
+        """Of gate and up, in their precision; xp is numpy or cupy, as the arrays are."""
+        gate = xp.minimum(gate, self.limit)
+        up = xp.clip(up, -self.limit, self.limit)
+        return gate / (1 + xp.exp(-self.alpha * gate)) * (up + 1)
+
+
+Activation = Named | ClampedSwiGLU
+
+_FP32_LARGEST = (2 - 2**-23) * 2.0**127
+_FP32_NEXT_TO_NOTHING = 2.0**-150  # and less is rounded to 0
+#: tanh's argument over x + `TANH_CUBE` x^3.
+TANH_SCALE, TANH_CUBE = math.sqrt(2 / math.pi), 0.044715
+LOG2_E = math.log2(math.e)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    return float(value)
+
+
+def _silu(xp: Any, gate: Array) -> Array:
+    return gate / (1 + xp.exp(-gate))
+
+
+def _gelu(xp: Any, gate: Array) -> Array:
+    """gate times the normal distribution's integral up to it, small ones as precise as others."""
+    scaled = gate * -math.sqrt(0.5)
+    if xp.__name__ == "numpy":  # which has no erfc
+        halves = xp.vectorize(math.erfc, otypes=[gate.dtype])(scaled)
+    else:
+        from cupyx.scipy import special
+
+        halves = special.erfc(scaled)
+    return gate * (0.5 * halves)
+
+
+def _gelu_tanh(xp: Any, gate: Array) -> Array:
+    """(1 + tanh(z)) / 2 is the sigmoid of 2z."""
+    inner = gate + TANH_CUBE * gate * gate * gate
+    return gate / (1 + xp.exp(-2 * TANH_SCALE * inner))
+
+
+def _relu(xp: Any, gate: Array) -> Array:
+    return xp.maximum(gate, 0)
+
+
+_TANH = Coefficients(2 * TANH_SCALE, cubic=2 * TANH_SCALE * TANH_CUBE)
+_RELU = Coefficients(constant=math.inf, least=0.0)  # max(x, 0) times 1
+SILU = Named("silu", 0, Coefficients(), _silu)
+NAMED = {
+    one.name: one
+    for one in (
+        SILU,
+        Named("gelu", 1, Coefficients(), _gelu),
+        Named("gelu_tanh", 2, _TANH, _gelu_tanh),
+        Named("relu", 2, _RELU, _relu),
+    )
+}
+
+
+def find(activation: Any) -> Activation:
+    """What the argument `activation` of a call means.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Saying what there is.
+    """
+    if isinstance(activation, ClampedSwiGLU):
+        return activation
+    choices = f"{', '.join(map(repr, NAMED))} or a cuswiglu.ClampedSwiGLU"
+    if not isinstance(activation, str):
+        raise TypeError(f"activation must be {choices}, got {type(activation).__name__}")
+    if activation not in NAMED:
+        raise ValueError(f"activation must be {choices}, got {activation!r}")
+    return NAMED[activation]

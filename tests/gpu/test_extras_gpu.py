@@ -1,0 +1,132 @@
+"""Activations, biases and FP16: every kernel, and every way to call, against FP64."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from compare import assert_close, assert_guard_intact, product, reference
+from instances import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
+
+import cuswiglu
+from cuswiglu import ClampedSwiGLU, accuracy, activations
+from cuswiglu.arrays import BFLOAT16, FLOAT16
+from cuswiglu.decode import Split
+
+ACTIVATIONS = ["silu", "gelu", "gelu_tanh", "relu", ClampedSwiGLU(), ClampedSwiGLU(0.5, 1)]
+ACTIVATIONS += [ClampedSwiGLU(limit=math.inf)]
+BIASES = [(), ("first",), ("second",), ("first", "second")]
+#: (M, N, K) with tails in all of them, for kernels of tiles and for decode kernels.
+SHAPES = {"tiles": [(65, 104, 72), (513, 1000, 584)], "decode": [(3, 104, 72), (33, 296, 584)]}
+EVERY = [
+    pytest.param(kernel, layout, shape, id=f"{name}-{'x'.join(map(str, shape))}")
+    for kind, cases, names in (("tiles", CASES, IDS), ("decode", DECODE_CASES, DECODE_IDS))
+    for (kernel, layout), name in zip(cases, names, strict=True)
+    for shape in SHAPES[kind]
+]
+BY_KERNEL = pytest.mark.parametrize(("kernel", "layout", "shape"), EVERY)
+BY_DTYPE = pytest.mark.parametrize("dtype", [BFLOAT16, FLOAT16], ids=str)
+
+
+def bias_of(cupy, n, dtype, offset=0):
+    """N(0, 1), `offset` elements behind an aligned address, with NaN on both sides."""
+    guarded = cupy.full(n + 32, cupy.nan, cupy.float32).astype(dtype)
+    bias = guarded[16 + offset : 16 + offset + n]
+    bias[...] = cupy.random.standard_normal(n, dtype=cupy.float32).astype(dtype)
+    return bias
+
+
+def skip_if_missing(kernel, layout, dtype):
+    if dtype == FLOAT16 and f"{layout}_f16" not in dict(kernel.entries):
+        pytest.skip(f"{kernel.name} has no entry for FP16")
+
+
+@BY_DTYPE
+@BY_KERNEL
+def test_every_kernel_knows_every_activation_and_bias(
+    cupy, draw, poisoned, kernel, layout, shape, dtype
+):
+    skip_if_missing(kernel, layout, dtype)
+    m, n, k = shape
+    x, *drawn_weights = draw(m, k, n, "n" if layout == "n" else "k", dtype)
+    # Larger, so that clamps and tails are met.
+    gate, up = ((3 * w.astype(cupy.float32)).astype(dtype) for w in drawn_weights)
+    if layout != "n":
+        gate, up = (cupy.ascontiguousarray(w.T).T for w in (gate, up))
+    views = weights(layout, gate, up, kernel.gated)
+    split = None if kernel in [case[0] for case in CASES] else Split(8, 1, 1)
+    drawn = {"first": bias_of(cupy, n, dtype, 1), "second": bias_of(cupy, n, dtype, 3)}
+    for activation in ACTIVATIONS if kernel.gated else ["silu"]:
+        for names in BIASES if kernel.gated else BIASES[:2]:
+            first, second = (drawn[each] if each in names else None for each in drawn)
+            if kernel.gated:
+                expected = reference(cupy, x, gate, up, first, second, activation)
+            else:
+                expected = product(cupy, x, gate, first)
+            guard, out = poisoned(m, n, dtype=dtype)
+            biases = (first, second) if names else ()
+            options = {"activation": activation, "biases": biases, "split": split}
+            launch(cupy, kernel, x, views, out, **options)
+            assert_close(cupy, out, expected)
+            assert_guard_intact(cupy, guard, m, n)
+
+
+@BY_DTYPE
+@pytest.mark.parametrize("variant", ["auto", "cublas"])
+@pytest.mark.parametrize("m", [1, 40, 300])
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.filterwarnings("ignore:cuswiglu takes the portable path")
+def test_a_layer_with_everything_matches_fp64(cupy, draw, dtype, variant, m, activation):
+    x, gate, up = draw(m, 896, 1216, dtype=dtype)
+    down = draw(1, 1216, 640, dtype=dtype)[1]
+    biases = [bias_of(cupy, size, dtype, offset=1) for size in (1216, 1216, 640)]
+    named = dict(zip(("b_gate", "b_up", "b_down"), biases, strict=True))
+    layer = cuswiglu.GatedMLP(gate, up, down, **named, activation=activation, variant=variant)
+    expected = accuracy.mlp_reference(
+        cupy, x, gate, up, down, activation=activations.find(activation), biases=biases
+    )
+    step = layer.capture(x)
+    called = [layer(x) for _ in range(3)]
+    for found in (
+        *called,
+        step(x),
+        cuswiglu.mlp(x, gate, up, down, **named, activation=activation),
+    ):
+        result = accuracy.compare(cupy, found, expected)
+        assert found.dtype == dtype
+        assert result.relative_error < (2**-8 if dtype == BFLOAT16 else 2**-11)
+        # An ulp of the intermediate's rounding is one of FP16's small results more often.
+        assert result.within_ulp > (0.99 if dtype == BFLOAT16 else 0.95)
+
+
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e4, -1e4, 7.0, 7.5, -7.5, -5.5, -20.0, -90.0]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@BY_KERNEL
+def test_special_gates_and_ups_are_fp64s(cupy, poisoned, kernel, layout, shape, activation):
+    """Sums of one term that is not zero, of every pair of special values where N is large."""
+    if not kernel.gated:
+        pytest.skip("it has no activation")
+    m, n, k = shape
+    x = cupy.zeros((m, k), cupy.float32)
+    x[:, 0] = 1
+    gate, up = cupy.zeros((2, n, k), cupy.float32)
+    special = cupy.asarray(SPECIAL, cupy.float32)
+    gate[:, 0] = cupy.resize(special, n)
+    up[:, 0] = cupy.resize(cupy.repeat(special, len(SPECIAL)), n)
+    x, gate, up = (array.astype(BFLOAT16) for array in (x, gate, up))
+    gate, up = (w.T if layout != "n" else cupy.ascontiguousarray(w.T) for w in (gate, up))
+    split = None if kernel in [case[0] for case in CASES] else Split(8, 1, 1)
+    _, out = poisoned(m, n)
+    views = weights(layout, gate, up, True)
+    launch(cupy, kernel, x, views, out, activation=activation, split=split)
+    gates, ups = gate[0].astype(cupy.float64), up[0].astype(cupy.float64)
+    expected = activations.find(activation)(cupy, gates, ups).astype(BFLOAT16)
+    # What vanishes in FP32 makes NaN of an infinity.
+    vanishing = cupy.asnumpy(cupy.isinf(ups) & (gates < -10) & cupy.isfinite(gates))
+    for row in (0, m - 1):
+        found, wanted = (cupy.asnumpy(v.astype(cupy.float32)) for v in (out[row], expected))
+        found[vanishing] = wanted[vanishing] = 0
+        np.testing.assert_allclose(found, wanted, rtol=2**-7, atol=2.0**-60)
