@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from .instances import ELEMENTS, MAJORS
+from .instances import MAJORS, keyed
 
 #: Families -> whether they have gate and up.
 DECODE_FAMILIES = {"decode": True, "decode-plain": False}
@@ -36,8 +35,8 @@ class DecodeInstance:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What entries are known by: a layout, and behind it what stands for the elements."""
-        return tuple(major + ending for ending in ELEMENTS for major in self.majors)
+        """What entries are known by."""
+        return tuple(keyed(self.majors))
 
     def entry(self, key: str) -> str:
         return f"{self.name}_{key}".replace("-", "_")
@@ -66,12 +65,13 @@ class DecodeInstance:
         }
 
     def source(self) -> str:
-        """The translation unit: one entry per weight layout and type of elements."""
+        """The translation unit, with an entry of every key."""
         lines = ["#define CUTLASS_ENABLE_GDC_FOR_SM90", '#include "decode.cuh"']
-        for ending, major in itertools.product(ELEMENTS, self.majors):
+        for key, (major, element, extras) in keyed(self.majors).items():
             arguments = (
-                self.entry(major + ending),
-                ELEMENTS[ending],
+                self.entry(key),
+                element,
+                extras,
                 str(DECODE_FAMILIES[self.family]).lower(),
                 self.tokens,
                 MAJORS[major],

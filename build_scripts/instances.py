@@ -12,7 +12,7 @@ CONSUMERS = 2  # warpgroups, beside one producer warpgroup
 THREADS = 128 * (1 + CONSUMERS)
 BARRIER_BYTES = 8
 SHARED_BYTES = 227 * 1024  # of an SM, for one CTA
-BARRIER_SPACE = 1024
+BARRIER_SPACE = 2048  # and of biases
 MAX_STAGES = 8
 MIN_OUT_STAGES, MAX_OUT_STAGES = 2, 4
 MMA_ROWS = 64  # of a WGMMA, and of a TMA box of the result
@@ -24,6 +24,8 @@ MAX_NARROWING = 32  # columns: each width is a code path of its own
 MAJORS = {"k": "K", "n": "MN", "p8": "K", "p1": "K"}
 #: Of an entry's key, what is behind the layout -> the type of its arrays' elements.
 ELEMENTS = {"": "cutlass::bfloat16_t", "_f16": "cutlass::half_t"}
+#: Behind that -> whether it has biases and any activation, or only SiLU.
+EXTRAS = {"": "false", "_any": "true"}
 #: Families -> the names they have in the kernels' sources.
 FAMILIES = {
     "dual": "Dual",
@@ -57,6 +59,14 @@ class AnyInstance(Protocol):
         ...
 
 
+def keyed(majors: tuple[str, ...]) -> dict[str, tuple[str, str, str]]:
+    """Of a kernel's entries: key -> layout of the weights, C++ type of the elements, extras."""
+    return {
+        major + element + extras: (major, ELEMENTS[element], EXTRAS[extras])
+        for major, element, extras in itertools.product(majors, ELEMENTS, EXTRAS)
+    }
+
+
 @dataclass(frozen=True)
 class Instance:
     """One kernel: a CTA computes block_m x block_n elements of the result.
@@ -88,8 +98,8 @@ class Instance:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What entries are known by: a layout, and behind it what stands for the elements."""
-        return tuple(major + ending for ending in ELEMENTS for major in self.majors)
+        """What entries are known by."""
+        return tuple(keyed(self.majors))
 
     def entry(self, key: str) -> str:
         return f"{self.name}_{key}".replace("-", "_")
@@ -172,8 +182,10 @@ class Instance:
     @property
     def shared_bytes(self) -> int:
         barriers = 2 * self.stages * BARRIER_BYTES
-        total = self.stages * self.stage_bytes + self.out_stages * self.out_box_bytes + barriers
-        return -(-total // 1024) * 1024
+        weights = 1 if self.family == "plain" else 2
+        biases = CONSUMERS * weights * self.block_n * ELEMENT_BYTES
+        boxes = self.stages * self.stage_bytes + self.out_stages * self.out_box_bytes
+        return -(-(boxes + barriers + biases) // 1024) * 1024
 
     @property
     def boxes(self) -> dict[str, list[int]]:
@@ -216,15 +228,16 @@ class Instance:
         return {OUT_BOX_N, *(n if n <= 256 else n // 2 for n in columns)}
 
     def source(self) -> str:
-        """The translation unit: one entry per weight layout and type of elements."""
+        """The translation unit, with an entry of every key."""
         lines = ["#define CUTLASS_ENABLE_GDC_FOR_SM90"]
         if not self.mma_widths() <= set(COMMON_WIDTHS):
             lines.append("#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED")
         lines.append('#include "kernel.cuh"')
-        for ending, major in itertools.product(ELEMENTS, self.majors):
+        for key, (major, element, extras) in keyed(self.majors).items():
             arguments = (
-                self.entry(major + ending),
-                ELEMENTS[ending],
+                self.entry(key),
+                element,
+                extras,
                 FAMILIES[self.family],
                 self.schedule.capitalize(),
                 self.block_m,

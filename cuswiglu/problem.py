@@ -88,6 +88,11 @@ class Problem:
         return len(self.weights) == 2 or self.packed
 
     @property
+    def extras(self) -> bool:
+        """Whether it has biases or another activation than SiLU: kernels have entries for these."""
+        return self.biased or (self.gated and self.activation != SILU)
+
+    @property
     def packed(self) -> bool:
         """Whether gate and up are one matrix."""
         return self.major.startswith("p")

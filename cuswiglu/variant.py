@@ -18,8 +18,9 @@ MANIFEST_FORMAT = 5
 DECODE_FAMILIES = ("decode", "decode-plain")
 SHARED_BYTES = 227 << 10  # of an SM, for one CTA
 PLAIN_FAMILIES = ("plain", "decode-plain")
-#: dtype -> what is behind a weight layout in `Variant.entries`.
-_ENDINGS = {"bfloat16": "", "float16": "_f16"}
+#: What is behind a weight layout in `Variant.entries`: of a dtype, then of extras.
+_DTYPES = {"bfloat16": "", "float16": "_f16"}
+_EXTRAS = {False: "", True: "_any"}
 REBUILD = "rebuild with `pip install --force-reinstall --no-deps .` in the source tree"
 
 
@@ -46,7 +47,7 @@ class Variant:
         Of every base address and row stride.
     entries : tuple of (str, str)
         Weight layout ("k", "n", or "p8" and "p1" for packed weights), with "_f16" behind it for
-        FP16 -> entry point.
+        FP16, and "_any" for biases and activations other than SiLU -> entry point.
     registers : int
         A thread at entry.
     cubin, sha256 : str
@@ -65,14 +66,14 @@ class Variant:
     cubin: str
     sha256: str
 
-    def entry(self, major: str, dtype: str = "bfloat16") -> str:
-        """The entry point for weights that lie so, and arrays of a dtype."""
-        return dict(self.entries)[major + _ENDINGS[dtype]]
+    def entry(self, major: str, dtype: str = "bfloat16", *, extras: bool = False) -> str:
+        """The entry point for weights that lie so, and arrays of a dtype; as `Problem.extras`."""
+        return dict(self.entries)[major + _DTYPES[dtype] + _EXTRAS[extras]]
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """Weight layouts that it is made for; for BF16 all of them."""
-        return tuple(key for key, _ in self.entries if not key.endswith(_ENDINGS["float16"]))
+        """Weight layouts that it is made for; for SiLU in BF16 all of them."""
+        return tuple(key for key, _ in self.entries if "_" not in key)
 
     @property
     def gated(self) -> bool:
@@ -115,8 +116,11 @@ class Variant:
             if self.family == "interleave":
                 return "the weights must be packed (cuswiglu.pack)"
             return "the weights must be contiguous along K (a checkpoint's weight.T)"
-        if problem.major + _ENDINGS[problem.dtype] not in dict(self.entries):
+        keys = dict(self.entries)
+        if problem.major + _DTYPES[problem.dtype] not in keys:
             return f"{self.name} computes bfloat16 only, got {problem.dtype}"
+        if problem.major + _DTYPES[problem.dtype] + _EXTRAS[problem.extras] not in keys:
+            return f"{self.name} computes SiLU only, without biases"
         return problem.tma_obstacle()
 
 

@@ -6,7 +6,7 @@
 
 namespace cuswiglu {
 
-// How G is computed: SiLU has code of its own in the kernels. As the caller numbers them.
+// How G is computed. As the caller numbers them.
 enum class Activation : int { SiLU = 0, Gelu = 1, Logistic = 2 };
 
 // Of G and U, from the caller.
@@ -23,7 +23,7 @@ struct Coefficients {
   float up_constant;
 };
 
-// What a launch asks for. Biases may be null.
+// What a launch asks for, of entries for anything but SiLU alone. Biases may be null.
 template <class Element>
 struct Gating {
   Activation activation;
@@ -32,13 +32,11 @@ struct Gating {
   Element const* bias_second;  // of up
 
   CUTLASS_DEVICE bool biased() const { return bias_first != nullptr || bias_second != nullptr; }
-  // Nothing but SiLU: what kernels have code of its own for.
-  CUTLASS_DEVICE bool only_silu() const { return activation == Activation::SiLU && !biased(); }
 };
 
 template <class Element>
-CUTLASS_DEVICE float bias_of(Element const* bias, int n, int columns) {
-  return bias != nullptr && n < columns ? float(bias[n]) : 0.0f;
+CUTLASS_DEVICE Element bias_of(Element const* bias, int n, int columns) {
+  return bias != nullptr && n < columns ? bias[n] : Element(0.0f);
 }
 
 // x * sigmoid(x), with two special-function instructions an element. tanh.approx would need one,

@@ -38,7 +38,8 @@
 
 namespace cuswiglu::decode {
 
-template <class Traits>
+// kAny as in kernel.cuh.
+template <class Traits, bool kAny>
 struct Kernel {
   using Element = typename Traits::Element;
   using Cta = Cta<Traits>;
@@ -75,7 +76,7 @@ struct Kernel {
     auto row_of = [&](int half) {
       return kBoth ? warpgroup * Traits::kMmaRows + Store::row(half) : Store::row(warpgroup);
     };
-    bool const biased = asked.biased();
+    bool const biased = kAny && asked.biased();
     Stage stage;
     uint32_t exchanges = 0;
     CUTLASS_PRAGMA_NO_UNROLL
@@ -89,8 +90,8 @@ struct Kernel {
         for (int half = 0; half < kHalves; ++half) {
           int const n = item.n + row_of(half);
           // The first of the ranks adds it.
-          if (cta.rank == 0) bias_first[half] = bias_of(asked.bias_first, n, args.n);
-          if (Traits::kGated) bias_second[half] = bias_of(asked.bias_second, n, args.n);
+          if (cta.rank == 0) bias_first[half] = float(bias_of(asked.bias_first, n, args.n));
+          if (Traits::kGated) bias_second[half] = float(bias_of(asked.bias_second, n, args.n));
         }
       }
       auto first = Loop::accumulators(), second = Loop::accumulators();
@@ -115,13 +116,16 @@ struct Kernel {
         Store::exchange(cta, warpgroup, first, one[0], other[0]);
       }
       if constexpr (!Traits::kGated) {
-        auto sum = [&](int half, int i) { return one[half][i] + other[half][i] + bias_first[half]; };
+        auto sum = [&](int half, int i) {
+          float const whole = kBoth ? one[half][i] : one[half][i] + other[half][i];
+          return kAny ? whole + bias_first[half] : whole;
+        };
         if (cta.ranks > 1) {
           Store::template reduce<kHalves>(cta, to, exchanges, last, row_of, sum);
         } else {
           Store::template store<kHalves>(to, row_of, sum);
         }
-      } else if (asked.only_silu()) {
+      } else if constexpr (!kAny) {
         SiLU silu;
         Store::template store<kHalves>(to, row_of, [&](int half, int i) {
           return silu(one[half][i]) * other[half][i];
@@ -166,7 +170,7 @@ struct Kernel {
 
 // One instance; as in kernel.cuh, plain values are packed and never a C++ structure. CTAS of them
 // find registers on an SM; what is behind it is in the manifest for the launch.
-#define CUSWIGLU_DECODE_ENTRY(NAME, ELEMENT, GATED, TOKENS, MAJOR, CTAS, THREADS, MMA_ROWS,       \
+#define CUSWIGLU_DECODE_ENTRY(NAME, ELEMENT, ANY, GATED, TOKENS, MAJOR, CTAS, THREADS, MMA_ROWS,  \
                               MAX_STAGES, BARRIER_BYTES, CHUNK)                                   \
   using NAME##_traits =                                                                           \
       cuswiglu::decode::Traits<ELEMENT, GATED, TOKENS, cute::GMMA::Major::MAJOR>;                 \
@@ -183,7 +187,7 @@ struct Kernel {
            int m, int n, int k, long long out_stride, int rows, int stages, int weights_ahead,    \
            int activation, float linear, float cubic, float constant, float least, float most,    \
            float up_limit, float up_constant) {                                                   \
-    cuswiglu::decode::Kernel<NAME##_traits>::run(                                                 \
+    cuswiglu::decode::Kernel<NAME##_traits, ANY>::run(                                            \
         {tma_x, tma_first, tma_second}, out,                                                      \
         {m, n, k, out_stride, rows, stages, weights_ahead},                                       \
         {cuswiglu::Activation(activation),                                                        \

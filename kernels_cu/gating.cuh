@@ -1,6 +1,6 @@
 // The epilogue of all that is not only SiLU: biases, other activations. One piece of code takes a
 // thread's accumulators of some columns after those of some others, where epilogue.cuh has code for
-// each: else every activation would double the kernels.
+// each: so all activations fit in one kernel.
 #pragma once
 
 #include "activation.cuh"
@@ -13,6 +13,7 @@ template <class Traits>
 struct GatedStore {
   using Element = typename Traits::Element;
   using Asked = Gating<Element>;
+  using Biases = typename Traits::Biases;
   static constexpr bool kTurns = Traits::kPacking == 1;  // gate and up, by single columns
   static_assert(Traits::kPacking == 0 || kTurns || Traits::kPacking == 8,
                 "gate and up take turns by WGMMA's columns");
@@ -93,13 +94,23 @@ struct GatedStore {
     return i / kGroup * 8 + (kTurns ? pair + i % 2 * 4 : 2 * pair + i % 2);
   }
 
-  // Adds the biases of columns [n, n + kColumns) of `columns`.
-  CUTLASS_DEVICE static void add(Element const* bias, int n, int columns, float* sums) {
-    if (bias == nullptr) return;
+  // Fetches the biases of the tile whose first column is n, of `columns`. The warpgroup's threads
+  // meet at a barrier then, and each has met one since it last read those before.
+  CUTLASS_DEVICE static void fetch(Asked const& asked, int n, int columns, Biases& biases) {
+    for (int i = int(threadIdx.x) % 128; i < Traits::kBlockN; i += 128) {
+      biases[0][i] = bias_of(asked.bias_first, n + i, columns);
+      if constexpr (Traits::kGates == 2) {
+        biases[1][i] = bias_of(asked.bias_second, n + i, columns);
+      }
+    }
+  }
+
+  // Adds those of columns [at, at + kColumns) of the tile.
+  CUTLASS_DEVICE static void add(Element const* biases, int at, float* sums) {
     CUTLASS_PRAGMA_UNROLL
     for (int i = 0; i < kCount; i += kGroup) {
-      float const one = bias_of(bias, n + column_of(i), columns);
-      float const two = bias_of(bias, n + column_of(i + 1), columns);
+      float const one = float(biases[at + column_of(i)]);
+      float const two = float(biases[at + column_of(i + 1)]);
       sums[i] += one;
       sums[i + 1] += two;
       sums[i + 2] += one;
@@ -136,7 +147,7 @@ struct GatedStore {
   // Stores a tile as Epilogue::store does, of which `row` and `column` are the first.
   template <int kWidth, class Accumulators>
   CUTLASS_DEVICE static void store(Accumulators const& accum, Accumulators const& up,
-                                   Asked const& asked, int columns, Element* smem_out,
+                                   Asked const& asked, Biases const& biases, Element* smem_out,
                                    int consumer, int& stored, int row, int column,
                                    cute::TmaDescriptor const& tma_out) {
     constexpr int kBox = Traits::kOutBoxN;
@@ -153,10 +164,9 @@ struct GatedStore {
       for (int part = 0; part < kBox; part += kColumns) {
         Sums taken;
         take<kWidth>(accum, up, (first + part) / 8, m, taken);
-        int const n = column + first + part;
-        add(asked.bias_first, n, columns, taken.first);
-        if constexpr (Traits::kFamily != Family::Plain) {
-          add(asked.bias_second, n, columns, taken.second);
+        if (asked.bias_first != nullptr) add(biases[0], first + part, taken.first);
+        if constexpr (Traits::kGates == 2) {
+          if (asked.bias_second != nullptr) add(biases[1], first + part, taken.second);
           activate<kCount>(asked.activation, asked.coefficients, taken.first, taken.second);
         }
         put(taken.first, cute::local_tile(s_out, Part{}, cute::make_coord(0, part / kColumns)));

@@ -25,7 +25,8 @@
 // griddepcontrol.wait, X and everything written after it. Weights go to shared memory ahead only
 // where the caller knows that no kernel ahead writes them (`weights_ahead`), else to L2.
 //
-// Shared memory: kStages x (X tile, weight tiles), then kOutStages boxes of the result a consumer.
+// Shared memory: kStages x (X tile, weight tiles), then kOutStages boxes of the result a consumer,
+// barriers, and biases of a tile's columns.
 #pragma once
 
 #include <cute/tensor.hpp>
@@ -53,12 +54,15 @@ struct Sizes {
   int weights_ahead;  // see above
 };
 
-template <class Traits>
+// kAny: biases and any activation, as the launch asks; else SiLU(gate) * up, or a product, alone.
+// Entries of their own, for one that branches costs SiLU up to 2% where kernels are short.
+template <class Traits, bool kAny>
 struct Kernel {
   using Element = typename Traits::Element;
   using Loop = Mainloop<Traits>;
   using Asked = Gating<Element>;
   using Store = Epilogue<Traits>;
+  using Any = GatedStore<Traits>;
   using SharedStorage = typename Traits::SharedStorage;
   using State = typename Loop::State;
 
@@ -100,7 +104,7 @@ struct Kernel {
   // One consumer warpgroup's share of a tile kWidth wide.
   template <int kWidth>
   CUTLASS_DEVICE static void compute(SharedStorage& smem, State& read, TileCoord tile, int k_tiles,
-                                     int consumer, int& stored, int columns, Asked const& asked,
+                                     int consumer, int& stored, Asked const& asked,
                                      cute::TmaDescriptor const& tma_out) {
     using Width = typename Traits::template Width<kWidth>;
     int const first_row = Traits::kPingpong ? 0 : consumer * Traits::kWarpgroupM;
@@ -115,39 +119,35 @@ struct Kernel {
                                    tile.m + first_row, tile.n, tma_out);
     };
     SiLU silu;
-    // Not only SiLU, or not only a product.
-    bool const other = Traits::kFamily == Family::Plain ? asked.biased() : !asked.only_silu();
-    auto write_other = [&](auto const& sums, auto const& up) {
-      GatedStore<Traits>::template store<kWidth>(sums, up, asked, columns, smem.out[consumer],
-                                                 consumer, stored, tile.m + first_row, tile.n,
-                                                 tma_out);
+    auto write_any = [&](auto const& sums, auto const& up) {
+      Any::template store<kWidth>(sums, up, asked, smem.biases[consumer], smem.out[consumer],
+                                  consumer, stored, tile.m + first_row, tile.n, tma_out);
     };
 
     int last = Loop::template mma<kWidth>(smem, read, k_tiles, first_row, accum);
     if constexpr (Traits::kTwoPasses) {
       auto activate = [&] {
-        if (other) return;
         CUTLASS_PRAGMA_UNROLL
         for (int i = 0; i < cute::size(accum); ++i) accum(i) = silu(accum(i));
       };
       Loop::finish(smem, last, accum);
       // The loads of up's first stages are in flight meanwhile.
-      if constexpr (Traits::kFamily == Family::Sync) activate();
+      if constexpr (Traits::kFamily == Family::Sync && !kAny) activate();
       auto up = cute::partition_fragment_C(typename Width::TiledMma{}, AccumShape{});
       last = Loop::template mma<kWidth>(smem, read, k_tiles, first_row, up);
       end_of_turn();
       Loop::finish(smem, last, up);
-      if constexpr (Traits::kFamily == Family::SyncLate) activate();
-      if (other) {
-        write_other(accum, up);
+      if constexpr (Traits::kFamily == Family::SyncLate && !kAny) activate();
+      if constexpr (kAny) {
+        write_any(accum, up);
       } else {
         write([&](int v, int m) { return accum(v, m, 0) * up(v, m, 0); });
       }
     } else {
       end_of_turn();
       Loop::finish(smem, last, accum);
-      if (other) {
-        write_other(accum, accum);
+      if constexpr (kAny) {
+        write_any(accum, accum);
       } else if constexpr (Traits::kFamily == Family::Interleave) {
         store_pairs<kWidth>(smem, accum, consumer, stored, tile.m + first_row, tile.n, tma_out);
       } else {
@@ -210,10 +210,16 @@ struct Kernel {
     }
     int const count = scheduler.count();
     int stored = 0;
+    bool const biased = kAny && asked.biased();
+    if (biased) cutlass::arch::wait_on_dependent_grids();  // they may be just made
     for (; number < count; number += tile_step) {
       TileCoord const tile = tile_of(scheduler, number);
+      if (biased) {
+        Any::fetch(asked, tile.n, columns, smem.biases[consumer]);
+        Store::sync_warpgroup(consumer);
+      }
       for_width<Traits::kBlockN>(tile.width, [&](auto width) {
-        compute<width>(smem, read, tile, k_tiles, consumer, stored, columns, asked, tma_out);
+        compute<width>(smem, read, tile, k_tiles, consumer, stored, asked, tma_out);
       });
     }
     Store::drain();
@@ -286,7 +292,7 @@ struct Kernel {
 // plain values and never a C++ structure whose size depends on the compiler. SHARED_BYTES, BOX_N
 // and FITTED are what the build wrote into the manifest for the launch. A plain kernel ignores
 // tma_second.
-#define CUSWIGLU_ENTRY(NAME, ELEMENT, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, STAGES,      \
+#define CUSWIGLU_ENTRY(NAME, ELEMENT, ANY, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, STAGES, \
                        OUT_STAGES, MAJOR, PACKING, NARROWING, NARROWEST, SHARED_BYTES, BOX_N,     \
                        FITTED)                                                                    \
   using NAME##_traits =                                                                           \
@@ -305,7 +311,7 @@ struct Kernel {
            int m, int n, int k, int raster_rows, int wide, int wide_width, int narrow_width,      \
            int weights_ahead, int activation, float linear, float cubic, float constant,          \
            float least, float most, float up_limit, float up_constant) {                          \
-    cuswiglu::Kernel<NAME##_traits>::run(                                                         \
+    cuswiglu::Kernel<NAME##_traits, ANY>::run(                                                    \
         {tma_x, tma_first, tma_second}, tma_out,                                                  \
         {m, n, k, raster_rows, wide, wide_width, narrow_width, weights_ahead},                    \
         {cuswiglu::Activation(activation),                                                        \

@@ -133,12 +133,17 @@ struct Traits {
   using SmemLayoutOut = decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW64_Atom<Element>{},
                                                      Shape<Int<kMmaM>, Int<kOutBoxN>>{}));
 
+  // Of a tile's columns: of gate and of up, or of the only weight.
+  static constexpr int kGates = kFamily == Family::Plain ? 1 : 2;
+  using Biases = Element[kGates][kBlockN];
+
   struct SharedStorage {
     alignas(1024) Element a[cute::cosize_v<SmemLayoutA>];
     alignas(1024) Element b[kStages * kStageElementsB];
     alignas(1024) Element out[kConsumers][kOutStages * cute::cosize_v<SmemLayoutOut>];
     cutlass::arch::ClusterTransactionBarrier full[kStages];
     cutlass::arch::ClusterBarrier empty[kStages];
+    Biases biases[kConsumers];  // where a launch has any
   };
   static_assert(cute::cosize_v<SmemLayoutOut> * sizeof(Element) % 1024 == 0, "swizzle atoms");
   static_assert(sizeof(SharedStorage) <= 227 * 1024, "more shared memory than an SM has");

@@ -54,17 +54,10 @@ def with_layouts(kernel: TileVariant, *majors: str) -> TileVariant:
     return dataclasses.replace(kernel, entries=entries, widths=widths, boxes=tuple(boxes.items()))
 
 
-def with_bf16_only(kernel: Variant) -> Variant:
-    """The kernel as if it had been compiled for BF16 alone."""
-    entries = tuple((major, kernel.entry(major)) for major in kernel.layouts)
+def without(kernel: Variant, ending: str) -> Variant:
+    """The kernel as if it had not been compiled for FP16 ("f16"), or for extras ("any")."""
+    entries = tuple(entry for entry in kernel.entries if ending not in entry[0].split("_"))
     return dataclasses.replace(kernel, entries=entries)
-
-
-def with_f16(kernel: Variant) -> Variant:
-    """The kernel as if it had been compiled for FP16 too."""
-    own = with_bf16_only(kernel).entries
-    more = tuple((f"{major}_f16", f"{entry}_f16") for major, entry in own)
-    return dataclasses.replace(kernel, entries=own + more)
 
 
 def pretend_compiled(monkeypatch: pytest.MonkeyPatch, *kernels: Variant) -> list[Variant]:

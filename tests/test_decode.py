@@ -382,12 +382,14 @@ def test_the_source_has_one_entry_per_weight_layout_and_type_of_elements(instanc
     cut = re.compile(r"\s*,\s*").split
     entries = [dict(zip(cut(names.strip()), cut(call), strict=True)) for call in calls]
     assert [entry.pop("NAME") for entry in entries] == [*map(instance.entry, instance.keys)]
-    layouts = [key.removesuffix("_f16") for key in instance.keys]
+    layouts = [key.partition("_")[0] for key in instance.keys]
     assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[layout] for layout in layouts]
     halves = [
         "cutlass::half_t" if "_f16" in key else "cutlass::bfloat16_t" for key in instance.keys
     ]
     assert [entry.pop("ELEMENT") for entry in entries] == halves
+    extras = [str("_any" in key).lower() for key in instance.keys]
+    assert [entry.pop("ANY") for entry in entries] == extras
     gated = str(DECODE_FAMILIES[instance.family]).lower()
     for entry in entries:
         assert entry.pop("GATED") == gated

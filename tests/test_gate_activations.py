@@ -9,7 +9,7 @@ import fp64
 import numpy as np
 import pytest
 from calls import FUNCTIONS, call, check_refused, good
-from compiled import DECODE_GATED, GATED
+from compiled import DECODE_GATED, GATED, without
 from device_arrays import on_device
 from fake_driver import coefficients
 from host_arrays import bits, draw, full, poisoned
@@ -119,9 +119,26 @@ def test_the_clamped_swiglu_is_gpt_osss_by_default():
 def test_a_kernel_is_told_the_activation(gpu, kernel, activation):
     x, gate, up = (on_device(array) for array in draw(4, 64, 96))
     cuswiglu.swiglu(x, gate, up, activation=activation, variant=kernel.name)
-    named = gpu.driver.launches[-1].named
-    assert named["activation"] == CODES[activation]
-    assert coefficients(activation).items() <= named.items()
+    launch = gpu.driver.launches[-1]
+    assert launch.named["activation"] == CODES[activation]
+    assert coefficients(activation).items() <= launch.named.items()
+    assert launch.entry == kernel.entry("k", extras=activation != "silu")
+
+
+@pytest.mark.parametrize("kernel", [GATED[0], DECODE_GATED[0]], ids=["tiles", "decode"])
+@pytest.mark.parametrize("name", ["b_gate", "b_up"])
+def test_a_bias_takes_the_entry_for_extras_whatever_the_activation(gpu, kernel, name):
+    x, gate, up = (on_device(array) for array in draw(4, 64, 96))
+    bias = on_device(draw(1, 96, 8)[0][0])
+    cuswiglu.swiglu(x, gate, up, variant=kernel.name, **{name: bias})
+    assert gpu.driver.launches[-1].entry == kernel.entry("k", extras=True)
+
+
+def test_a_kernel_without_an_entry_for_extras_says_so():
+    kernel = without(GATED[0], "any")
+    asked = dataclasses.replace(problem(), activation=activations.find("gelu"))
+    assert kernel.obstacle(asked) == f"{kernel.name} computes SiLU only, without biases"
+    assert kernel.obstacle(problem()) is None
 
 
 @pytest.mark.parametrize("activation", [one for one in fp64.ACTIVATIONS if one != "gelu"], ids=str)

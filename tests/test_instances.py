@@ -91,14 +91,15 @@ def entries_of(source):
 
 
 @BY_NAME
-def test_the_source_has_one_entry_per_weight_layout_and_type_of_elements(instance):
+def test_the_source_has_an_entry_per_weight_layout_type_of_elements_and_extras(instance):
     entries = entries_of(instance.source())
     assert [entry.pop("NAME") for entry in entries] == [*map(instance.entry, instance.keys)]
-    layouts = [key.removesuffix("_f16") for key in instance.keys]
+    layouts = [key.partition("_")[0] for key in instance.keys]
     assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[layout] for layout in layouts]
     for entry, key, major in zip(entries, instance.keys, layouts, strict=True):
-        half = "cutlass::half_t" if key.endswith("_f16") else "cutlass::bfloat16_t"
+        half = "cutlass::half_t" if "_f16" in key else "cutlass::bfloat16_t"
         assert entry.pop("ELEMENT") == half
+        assert entry.pop("ANY") == str("_any" in key).lower()
         assert entry.pop("PACKING") == str(PACKINGS.get(major, 0))
         assert entry.pop("NARROWING") == str(instance.narrowing(major))
         assert entry.pop("NARROWEST") == str(instance.widths(major)[-1])

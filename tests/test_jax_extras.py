@@ -11,8 +11,7 @@ from compiled import (
     GATED,
     PLAIN,
     pretend_compiled,
-    with_bf16_only,
-    with_f16,
+    without,
 )
 from fp64 import assert_close, swiglu
 from host_arrays import BF16, FP16, bits, draw, full
@@ -217,7 +216,7 @@ def test_no_tokens_of_fp16_give_fp16():
 @pytest.mark.usefixtures("hopper", "any_evenness")
 def test_the_call_says_the_dtype(monkeypatch):
     every = [*GATED, *PLAIN, *DECODE_GATED, *DECODE_PLAIN]
-    pretend_compiled(monkeypatch, *map(with_f16, every))
+    pretend_compiled(monkeypatch, *every)
 
     def call(x, gate, up, down):
         return cuswiglu.jax.mlp(x, gate.T, up.T, down.T)
@@ -229,7 +228,7 @@ def test_the_call_says_the_dtype(monkeypatch):
 
 @pytest.mark.usefixtures("hopper")
 def test_kernels_that_know_bf16_only_leave_fp16_to_plain_jax(monkeypatch):
-    pretend_compiled(monkeypatch, *map(with_bf16_only, GATED))
+    pretend_compiled(monkeypatch, *(without(kernel, "f16") for kernel in GATED))
     with pytest.warns(UserWarning, match="computes bfloat16 only, got float16"):
         text = lowered(
             lambda x, gate, up: cuswiglu.jax.swiglu(x, gate.T, up.T),

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import shutil
+import zlib
 from pathlib import Path
 
 import cubin_files
@@ -35,7 +36,7 @@ def entries_of(kernels):
 
 def layout_of(key):
     """Of the weights that an entry takes."""
-    return key.removesuffix("_f16")
+    return key.partition("_")[0]
 
 
 ENTRIES, TILE_ENTRIES, DECODE_ENTRIES = map(entries_of, (variants(), TILES, DECODE))
@@ -82,7 +83,7 @@ def test_the_hash_is_that_of_the_file(name):
 
 
 def test_all_cubins_fit_in_a_wheel_of_5_megabytes():
-    assert sum(len(cubin(kernel)) for kernel in variants()) < 5_000_000
+    assert sum(len(zlib.compress(cubin(kernel))) for kernel in variants()) < 5_000_000
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -147,24 +148,25 @@ def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, key):
 
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
 def test_an_entry_stores_each_width_in_boxes_of_its_own(name, key):
-    """Loops over boxes are unrolled, 64 rows by 32 columns each; but for other activations."""
+    """Loops over boxes are unrolled, 64 rows by 32 columns each; but not of extras."""
     code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
     row_blocks = INSTANCE[name].warpgroup_m // 64
     boxes = [row_blocks * -(-width // 32) for width in dict(KERNELS[name].widths)[layout_of(key)]]
-    assert len(re.findall(r"\bUTMASTG\.2D", code)) == sum(boxes) + len(boxes)
+    stores = len(boxes) if "_any" in key else sum(boxes)
+    assert len(re.findall(r"\bUTMASTG\.2D", code)) == stores
 
 
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
 def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, key):
     """One exponential each: of 64 rows, a thread has half as many elements as there are columns.
 
-    And for other activations, GELU and the rest, eight each in a loop.
+    An entry for extras has eight of GELU and eight of the rest, in a loop.
     """
     code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
     row_blocks = INSTANCE[name].warpgroup_m // 64
     widths = dict(KERNELS[name].widths)[layout_of(key)]
-    elements = sum(row_blocks * width // 2 + 2 * 8 for width in widths)
-    expected = elements if KERNELS[name].gated else 0
+    each = [2 * 8 if "_any" in key else row_blocks * width // 2 for width in widths]
+    expected = sum(each) if KERNELS[name].gated else 0
     assert len(re.findall(r"\bMUFU\.EX2\b", code)) == expected
 
 
