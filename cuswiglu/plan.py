@@ -41,12 +41,20 @@ class Sm90Plan:
     weights_ahead : bool
         Whether weights and biases may be loaded before the work ahead on the stream is done: only
         if no kernel just ahead writes them.
+    overlapping : bool
+        Whether the kernel may start before the work ahead on the stream is done.
 
     The device must be current. Calls may come from several threads.
     """
 
     def __init__(
-        self, problem: Problem, choice: Choice, cuda: Driver, *, weights_ahead: bool = False
+        self,
+        problem: Problem,
+        choice: Choice,
+        cuda: Driver,
+        *,
+        weights_ahead: bool = False,
+        overlapping: bool = True,
     ) -> None:
         kernel = choice.kernel
         assert kernel is not None
@@ -61,7 +69,7 @@ class Sm90Plan:
         self.clusters, self.grid = made.clusters, (made.cluster, made.clusters)
         self._function = resident.function
         self._config = cuda.config(
-            self.grid, (made.cluster, 1), kernel.threads, made.shared_bytes, overlapping=True
+            self.grid, (made.cluster, 1), kernel.threads, made.shared_bytes, overlapping
         )
         # A kernel with one weight ignores the second descriptor.
         operands = [problem.x, problem.weights[0], problem.weights[-1], problem.out]
@@ -133,7 +141,7 @@ class Resident:
     def __init__(self, kernel: Variant, problem: Problem, cuda: Driver) -> None:
         self._kernel, self._cuda = kernel, cuda
         self._device = problem.device.index
-        self._entry = kernel.entry(problem.major, problem.dtype)
+        self._entry = kernel.entry(problem.major, problem.dtype, extras=problem.extras)
         self.function = cuda.kernel(
             variant.cubin(kernel), kernel.sha256, self._entry, self._device, kernel.most_shared
         )
@@ -322,14 +330,21 @@ def plan_for(problem: Problem, name: str = "auto") -> Plan:
     return found
 
 
-def kernel_plan(problem: Problem, choice: Choice, *, weights_ahead: bool | None = None) -> Sm90Plan:
+def kernel_plan(
+    problem: Problem,
+    choice: Choice,
+    *,
+    weights_ahead: bool | None = None,
+    overlapping: bool = True,
+) -> Sm90Plan:
     """The plan of one kernel, not cached; the problem's device must be current.
 
-    `weights_ahead` as in `Sm90Plan`; by default true of a down projection, which follows its own
-    gate-up kernel: that writes no weight.
+    `weights_ahead` and `overlapping` as in `Sm90Plan`. By default weights are loaded ahead by a
+    down projection, which follows its own gate-up kernel, and that writes no weight; and by what
+    does not overlap.
     """
-    ahead = not problem.gated if weights_ahead is None else weights_ahead
-    return Sm90Plan(problem, choice, driver(), weights_ahead=ahead)
+    ahead = not (problem.gated and overlapping) if weights_ahead is None else weights_ahead
+    return Sm90Plan(problem, choice, driver(), weights_ahead=ahead, overlapping=overlapping)
 
 
 def _make(problem: Problem, name: str) -> Plan:

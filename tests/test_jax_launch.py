@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from compiled import GATED, PLAIN, pretend_compiled, with_f16
+from compiled import GATED, PLAIN, pretend_compiled
 from fake_driver import COEFFICIENTS, Result, coefficients, cuda, run_in_threads
 from host_arrays import poisoned
 from xla_frames import FakeXla
@@ -63,10 +63,11 @@ def test_mlp_is_two_launches_with_the_second_result_between_them(gpu):
     assert second.sizes == (M, K_OUT, N)
 
 
-def test_only_the_down_projection_loads_its_weights_ahead(gpu):
-    """Its own gate-up kernel is ahead of it; ahead of that one XLA may write weights."""
+def test_gate_and_up_start_behind_xlas_work_which_may_write_weights_and_down_beside_them(gpu):
     call(FakeXla(), MLP)
-    assert [launched.named["weights_ahead"] for launched in gpu.driver.launches] == [0, 1]
+    first, second = gpu.driver.launches
+    assert (first.overlapping, first.named["weights_ahead"]) == (False, 1)
+    assert (second.overlapping, second.named["weights_ahead"]) == (True, 1)
 
 
 def test_kernels_are_told_the_activation_and_where_biases_lie(gpu):
@@ -83,10 +84,10 @@ def test_kernels_are_told_the_activation_and_where_biases_lie(gpu):
 
 
 def test_fp16_is_launched_and_the_arrays_must_be_of_it(gpu, monkeypatch):
-    pretend_compiled(monkeypatch, with_f16(GATED[0]))
+    pretend_compiled(monkeypatch, GATED[0])
     made = dataclasses.replace(SWIGLU, dtype="float16")
     assert call(FakeXla(), made) is None
-    assert gpu.driver.launches[0].entry == f"{GATED[0].entry('k')}_f16"
+    assert gpu.driver.launches[0].entry == GATED[0].entry("k", "float16")
     another = dataclasses.replace(made, m=M + 1)
     bf16 = arrays_of(dataclasses.replace(another, dtype="bfloat16"))
     assert "the call's arrays are" in call(FakeXla(), another, bf16)

@@ -28,7 +28,12 @@ from ..biases import Biases
 from . import launch, operation
 from .plain import Asked
 
-__all__ = ["mlp", "swiglu"]
+__all__ = ["COMPILER_OPTIONS", "mlp", "swiglu"]
+
+#: For `jax.jit(..., compiler_options=...)` of a program on several GPUs. XLA puts sequences of
+#: kernels in CUDA graphs, by default of five and more; between two sums over GPUs lie fewer, and
+#: then each call of each layer would go through the handler in Python.
+COMPILER_OPTIONS = {"xla_gpu_graph_min_graph_size": 1}
 
 jax.ffi.register_ffi_target(launch.TARGET, jax.ffi.pycapsule(launch.HANDLER), platform="CUDA")
 
@@ -130,7 +135,8 @@ def mlp(
     >>> columns, rows = P("tp", None), P(None, "tp")  # doctest: +SKIP
     >>> specs = (P(), columns, columns, rows)  # doctest: +SKIP
     >>> parallel = jax.jit(
-    ...     jax.shard_map(layer, mesh=mesh, in_specs=specs, out_specs=P())
+    ...     jax.shard_map(layer, mesh=mesh, in_specs=specs, out_specs=P()),
+    ...     compiler_options=cuswiglu.jax.COMPILER_OPTIONS,
     ... )  # doctest: +SKIP
 
     Each GPU rounds its part of the sum before the sum. A b_down is to be added once, behind

@@ -119,7 +119,9 @@ class Launch:
         device = Device("cuda", index)
         # XLA may be recording a CUDA graph already.
         with driver().relaxed_capture():
-            self._first = _own_plan(made.gate_up_problem(device), made.gate_up)
+            # No kernel of XLA's lets it start early: rather than to prefetch weights and wait, it
+            # starts behind them, and loads weights at once.
+            self._first = _own_plan(made.gate_up_problem(device), made.gate_up, overlapping=False)
             self._second = None
             if made.down:
                 self._second = _own_plan(made.down_problem(device), made.down)
@@ -147,11 +149,11 @@ class Launch:
                 self._second.launch((hidden, down, down, out, *bias), stream)
 
 
-def _own_plan(of: Problem, name: str) -> Sm90Plan:
+def _own_plan(of: Problem, name: str, *, overlapping: bool = True) -> Sm90Plan:
     """A plan that nobody else points at other arrays."""
     shared = plan.plan_for(of, name)
     assert isinstance(shared, Sm90Plan)  # `name` is a kernel's
-    return plan.kernel_plan(of, shared.choice)
+    return plan.kernel_plan(of, shared.choice, overlapping=overlapping)
 
 
 _launches: Cache[tuple[bytes, int], Launch] = Cache(CACHED_LAUNCHES)
