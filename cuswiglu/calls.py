@@ -22,10 +22,10 @@ from .packed import PackedWeights
 from .plan import Plan, Sm90Plan
 from .problem import ELEMENT_BYTES, TMA_ALIGNMENT
 
-#: Shape, strides in bytes, device, address modulo 16, and True of FP16 alone.
+#: Shape, strides in bytes (None if contiguous), device, address modulo 16, and True of FP16 alone.
 Kind = (
-    tuple[tuple[int, ...], tuple[int, ...], int, int]
-    | tuple[tuple[int, ...], tuple[int, ...], int, int, bool]
+    tuple[tuple[int, ...], tuple[int, ...] | None, int, int]
+    | tuple[tuple[int, ...], tuple[int, ...] | None, int, int, bool]
 )
 #: Of a call: the variant, the activation, and the kinds of the arrays; or of x alone where all else
 #: is the same.
@@ -54,11 +54,15 @@ def kind(array: Any) -> Kind | None:
         _ndarray = cupy.ndarray
     dtype = array.dtype
     memory = array.data
+    try:  # takes less time than to ask for strides, or for flags
+        strides = None if array._c_contiguous else array.strides
+    except AttributeError:  # another CuPy
+        strides = array.strides
     # The first is quick, and nearly always so.
     if dtype is BFLOAT16 or dtype == BFLOAT16:
-        return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
+        return array.shape, strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
     if dtype == FLOAT16:
-        return array.shape, array.strides, memory.device_id, memory.ptr % TMA_ALIGNMENT, True
+        return array.shape, strides, memory.device_id, memory.ptr % TMA_ALIGNMENT, True
     return None
 
 
@@ -213,7 +217,8 @@ class ReadyCall:
         """
         check_process, index = self._check_process, self._index
         current_device, current_stream = self._current_device, self._current_stream
-        allocate, new_array, shape, lock = self._allocate, self._array, self._shape, self._lock
+        allocate, new_array, shape = self._allocate, self._array, self._shape
+        acquire, release = self._lock.acquire, self._lock.release  # "with" takes twice the time
         launch_first, launch_second = self._first.launch, self._second.launch
         current_allocator, references = arrays.cupy_module().cuda.get_allocator, sys.getrefcount
         result_bytes = math.prod(shape) * ELEMENT_BYTES
@@ -223,17 +228,22 @@ class ReadyCall:
         allocator: Any = None
         of_stream = -1
         target = hidden = unused = unshared = 0
+        of_weights: Addresses | None = None
+        of_x = 0
+        first: tuple[int, ...] = ()
+        second: tuple[int, ...] = ()
 
         def call(
             ready: ReadyCall, x: Any, weights: Addresses, down: Any, out: Any, stream: Any
         ) -> Any:
             nonlocal memory, allocator, of_stream, target, hidden, unused, unshared
+            nonlocal of_weights, of_x, first, second
+            check_process()
             if out is not None or stream is not None or current_device() != index:
                 return ready._in_general(x, weights, down, out, stream)
-            check_process()
-            handle = current_stream().ptr
-            gate, up, projection, of_gate_up, of_down = weights
-            with lock:
+            handle, address = current_stream().ptr, x.data.ptr
+            acquire()
+            try:
                 if (
                     of_stream != handle
                     or current_allocator() is not allocator
@@ -245,11 +255,17 @@ class ReadyCall:
                     allocator, of_stream, target = current_allocator(), handle, memory.ptr
                     hidden = target + behind
                     unused, unshared = references(memory), references(memory.mem)
+                    of_weights = None
+                if weights is not of_weights or address != of_x:
+                    gate, up, projection, of_gate_up, of_down = weights
+                    first = (address, gate, up, hidden, *of_gate_up)
+                    second = (hidden, projection, projection, target, *of_down)
+                    of_weights, of_x = weights, address
                 out = new_array(shape, memory)
-                operands = x.data.ptr, gate, up, hidden  # adding () to them takes no time
-                launch_first(operands + of_gate_up, handle)
-                operands = hidden, projection, projection, target
-                launch_second(operands + of_down, handle)
+                launch_first(first, handle)
+                launch_second(second, handle)
+            finally:
+                release()
             return out
 
         return call

@@ -359,7 +359,7 @@ class Driver:
 
         def run(addresses: tuple[int, ...], stream: int) -> None:
             nonlocal pointed, configured
-            if addresses != pointed:
+            if addresses is not pointed and addresses != pointed:
                 pointed = None  # stays so if it fails
                 try:
                     point_at(addresses)

@@ -10,6 +10,7 @@ from .arrays import ArrayView
 from .biases import Biases
 from .cache import Cache
 from .calls import ReadyCall
+from .driver import driver
 from .plan import Sm90Plan
 
 CACHED_CALLS = 256
@@ -202,6 +203,8 @@ def first_call(
         weights = [*gate_up, *([] if down is None else [down])]
         problem.check_out(result, shape, [x, *weights, *biases.given])
     target = arrays.matrix(result, writing=True)
+    if x.device.kind == "cuda":
+        driver().check_process()  # CuPy would say it in CUDA's words
     with arrays.on_stream(x.device, stream) as handle:
         if result.empty:
             return arrays.empty(shape, x.device, x.dtype) if out is None else out
