@@ -8,7 +8,6 @@ the sum, which tells what it costs.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 from .. import environment, timing
 from . import fp64, machine
 from .cells import Cell
-from .contenders import Contender, Found, Runner
+from .contenders import Contender, Found, Runner, _jax
 from .contenders._jax_stack import plain_mlp
 from .contenders.base import absent
 from .inputs import STACK_SCALE
@@ -180,6 +179,8 @@ def _specifications() -> tuple[Any, Any, Any]:
 def _make(mlp: Callable[..., Any], devices: int, summed: bool, inputs: Any) -> Runner:
     import jax
 
+    import cuswiglu.jax
+
     def stack(x: Any, sets: Any) -> Any:
         """The first layer's result and the last one's, each device's own."""
         first: Any = None
@@ -204,7 +205,8 @@ def _make(mlp: Callable[..., Any], devices: int, summed: bool, inputs: Any) -> R
             mesh=mesh_of(devices),
             in_specs=(whole, [(along_n, along_n, along_rows)] * len(sets)),
             out_specs=jax.sharding.PartitionSpec(AXIS),
-        )
+        ),
+        compiler_options=cuswiglu.jax.COMPILER_OPTIONS,
     )
     first = jax.block_until_ready(call(x, sets))[0]  # compiles
 
@@ -214,14 +216,8 @@ def _make(mlp: Callable[..., Any], devices: int, summed: bool, inputs: Any) -> R
         copies = [np.asarray(shard.data)[0] for shard in first.addressable_shards]
         return np.stack([copy[np.ix_(rows, columns)] for copy in copies])
 
-    def elapsed(replays: int) -> float:
-        start = time.perf_counter()
-        for _ in range(replays):
-            last = call(x, sets)
-        jax.block_until_ready(last)
-        return (time.perf_counter() - start) * 1e6
-
-    return Runner(output, _Prepared(elapsed), captured=False)
+    stopwatch = functools.partial(_jax.elapsed, lambda: call(x, sets))
+    return Runner(output, _Prepared(stopwatch), captured=False)
 
 
 def _shard_map() -> Any:
