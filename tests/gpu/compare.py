@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from cuswiglu import activations
 
+#: The largest term of a sum of the down projection, in times the terms' RMS.
+LARGEST_TERM = 50
+
 
 def reference(cupy, x, gate, up, b_gate=None, b_up=None, activation="silu"):
     """SiLU(x gate) * (x up) in FP64, or with biases and another activation."""
@@ -15,6 +18,15 @@ def product(cupy, x, weight, bias=None):
     """x weight in FP64, plus a bias."""
     found = x.astype(cupy.float64) @ weight.astype(cupy.float64)
     return found if bias is None else found + bias.astype(cupy.float64)
+
+
+def of_flips(n):
+    """`near_zero` of an MLP's results, whose intermediate has N columns.
+
+    A value of the intermediate that lies between two neighbours can round to either: its term of
+    each of the token's sums is then off by up to 2^-8 of itself.
+    """
+    return 2**-8 * LARGEST_TERM / n**0.5
 
 
 def assert_close(cupy, found, expected, near_zero=1e-4):

@@ -1,6 +1,6 @@
 """As tests/test_properties.py, on the GPU: every kernel, the portable path, whatever is drawn.
 
-`pytest -m gpu --hypothesis-profile=long tests/gpu/test_properties_gpu.py` draws for hours.
+`pytest -m gpu --hypothesis-profile=long tests/gpu/test_properties_gpu.py` tries 24,000 cases.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ KERNELS = [kernel.name for kernel in cuswiglu.variants()]
 VARIANTS = ["auto", "auto", "cublas"]
 ASKED = [*VARIANTS * 3, "dual", "sync", "interleave", "decode", "numpy", "duel", *KERNELS]
 MOST = 400
-pytestmark = pytest.mark.timeout(0)  # the long profile takes hours
+pytestmark = pytest.mark.timeout(0)  # the long profile takes minutes
+SHORT, OF_LONG = 300, 0.4  # cases of a test, and of those that the long profile has on a CPU
 PATIENT = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    max_examples=3 * settings.default.max_examples,
+    max_examples=max(SHORT, int(OF_LONG * settings.default.max_examples)),
 )
 
 
