@@ -11,6 +11,7 @@ from typing import Any
 
 import stress_kernels
 import stress_pool
+from compare import of_flips
 from stress_pool import NAN, Case
 from verdicts import Outcome
 
@@ -179,7 +180,7 @@ class _Step:
         for number in range(4):
             x = draw(m, k)
             expected = accuracy.mlp_reference(cupy, x, *parts)
-            case = Case(f"M={m}", functools.partial(layer, x), expected, 2e-3)
+            case = Case(f"M={m}", functools.partial(layer, x), expected, of_flips(n))
             case.verify(cupy)
             self.inputs.append((x, case.bits, f"M={m}, input {number}"))
         self.step = layer.capture(self.inputs[0][0])
