@@ -39,18 +39,20 @@ def shares(report: Report, distribution: str) -> dict[str, list[float]]:
 def draw(report: Report, folder: Path) -> list[Path]:
     """Draw the histograms, one panel for each distribution; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
+    drawn = figure(report)
+    return [] if drawn is None else [plots.save(drawn, folder / "ulps.png")]
+
+
+def figure(report: Report) -> Any:
+    """The histograms, as a matplotlib figure; None of a report without cases."""
     found = {name: shares(report, name) for name in DISTRIBUTIONS}
     found = {name: held for name, held in found.items() if held}
     if not found:
-        return []
-    return [plots.save(_figure(found), folder / "ulps.png")]
-
-
-def _figure(found: dict[str, dict[str, list[float]]]) -> Any:
-    figure = plots.matplotlib_modules().figure.Figure(
+        return None
+    made = plots.matplotlib_modules().figure.Figure(
         figsize=(8, 2.4 * len(found)), layout="constrained"
     )
-    panels = figure.subplots(len(found), squeeze=False)[:, 0]
+    panels = made.subplots(len(found), squeeze=False)[:, 0]
     for axes, (name, held) in zip(panels, found.items(), strict=True):
         width = 0.8 / len(held)
         for number, (who, values) in enumerate(held.items()):
@@ -63,4 +65,4 @@ def _figure(found: dict[str, dict[str, list[float]]]) -> Any:
         axes.set_ylabel("share of elements")
     panels[0].legend(frameon=False)
     panels[-1].set_xlabel("BF16 ulps from FP64 rounded once")
-    return figure
+    return made
