@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from cuswiglu import activations
 
+#: So much of a result's scale FP32 sums of up to 4096 products may be off by.
+NEAR_ZERO = 1e-4
 #: The largest term of a sum of the down projection, in times the terms' RMS.
 LARGEST_TERM = 50
 
@@ -29,14 +33,23 @@ def of_flips(n):
     return 2**-8 * LARGEST_TERM / n**0.5
 
 
-def assert_close(cupy, found, expected, near_zero=1e-4):
-    """One rounding (2^-9 relative, of FP16 2^-12); near zero FP32 sums, relative to the scale."""
-    ulp = 2**-11 if found.dtype == cupy.float16 else 2**-8
+def assert_close(cupy, found, expected, near_zero=NEAR_ZERO):
+    """Half an ulp, at most 2^-8 relative and of FP16 2^-11; near zero FP32 sums, by the scale."""
+    half = 2**-11 if found.dtype == cupy.float16 else 2**-8
     found = found.astype(cupy.float64)
     assert bool(cupy.isfinite(found).all()), "an element was not written"
     scale = float(cupy.sqrt((expected**2).mean()))
-    excess = cupy.abs(found - expected) - (ulp * cupy.abs(expected) + near_zero * scale)
+    excess = cupy.abs(found - expected) - (half * cupy.abs(expected) + near_zero * scale)
     assert float(excess.max()) <= 0, f"off by {float(excess.max()):.3g} beyond the tolerance"
+
+
+@contextlib.contextmanager
+def told(case):
+    """Failures say which case it is."""
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"{case}: {error}") from error
 
 
 def assert_guard_intact(cupy, guard, m, n, pad=8):

@@ -46,8 +46,18 @@ def draw(cupy):
 
 
 @pytest.fixture
+def no_plans(monkeypatch):
+    """As a new process: a plan that is there already does not warn again."""
+    from cuswiglu import functional, plan
+    from cuswiglu.cache import Cache
+
+    monkeypatch.setattr(plan, "_plans", Cache(plan.CACHED_PLANS))
+    monkeypatch.setattr(functional, "_ready", Cache(functional.CACHED_CALLS))
+
+
+@pytest.fixture
 def poisoned(cupy):
-    """poisoned(m, n): an output full of NaN inside a larger buffer; second call checks the rest."""
+    """poisoned(m, n): a larger buffer full of NaN, and an output inside it."""
     import ml_dtypes
 
     def make(m, n, pad=8, dtype=ml_dtypes.bfloat16):

@@ -11,14 +11,13 @@ import functools
 
 import ml_dtypes
 import pytest
+from compare import NEAR_ZERO
 
 #: Rows of x, and columns of the weights, until they repeat.
 ROWS, COLUMNS = 251, 509
 GIB = 1 << 30
 NAN = 0x7FB5  # with bits that nobody writes
 GUARD = 1 << 16  # elements before and behind a result
-#: So much of the result's scale FP32 sums of 4096 products may be off by, and longer ones by more.
-NEAR_ZERO = 1e-4
 
 _COMPARE = r"""
 extern "C" __global__ void compare(unsigned short const* buffer, long long size, long long offset,
@@ -132,14 +131,15 @@ class Result:
         """NaN everywhere, as when it was new."""
         self.buffer.view("uint16").fill(NAN)
 
-    def wrong(self, cupy, expected, k, *, near_zero=NEAR_ZERO):
+    def wrong(self, cupy, expected, k, *, flips=0.0):
         """What is wrong with it, in words, or "".
 
         `expected` is the FP64 period, of any number of rows and columns; `k` is how many products
-        are summed. As `compare.assert_close`, but for sums of more than 4096.
+        are summed. As `compare.assert_close`, but for sums of more than 4096; `flips` is what
+        `compare.of_flips` allows an MLP.
         """
         scale = float(cupy.sqrt((expected**2).mean()))
-        absolute = near_zero * max(1.0, k / 4096) * scale
+        absolute = (NEAR_ZERO * max(1.0, k / 4096) + flips) * scale
         expected = cupy.ascontiguousarray(expected)
         found = cupy.array([0, 2**64 - 1, 0, 2**64 - 1], cupy.uint64)
         limits = self.buffer.size, self._offset, self._stride, self._m, self._n

@@ -12,8 +12,8 @@ from typing import Any
 
 import stress_kernels
 import stress_pool
-from compare import assert_close, of_flips, reference
-from stress_pool import NAN
+from compare import NEAR_ZERO, assert_close, of_flips, reference
+from stress_kernels import NAN
 from verdicts import Outcome
 
 import cuswiglu
@@ -54,7 +54,7 @@ class _Chains:
                 ("mlp", first, accuracy.mlp_reference(cupy, x, *parts[0])),
                 ("two", second, accuracy.mlp_reference(cupy, first, *parts[1])),
             ):
-                near_zero = 1e-4 if name == "swiglu" else of_flips(N)
+                near_zero = NEAR_ZERO if name == "swiglu" else of_flips(N)
                 assert_close(cupy, found, expected, near_zero=near_zero)
                 self._expected.append(found)
                 self.names.append(f"{name} M={len(x)}")
@@ -99,9 +99,7 @@ class _Chains:
         """With an output full of NaN, or a new one."""
         if self._choose.random() < 0.5:
             return call()
-        out = self._cupy.empty(shape, BFLOAT16)
-        stress_kernels.fill(out, NAN)
-        return call(out=out)
+        return call(out=stress_kernels.poisoned(shape))
 
     def _work_beside(self) -> None:
         """On another stream: all of memory's bandwidth, or a few SMs for long."""
@@ -128,9 +126,4 @@ def chains(seconds: float) -> Outcome:
                 made.turn()
         made.wait()
         done += TURNS
-    wrong = [
-        f"{name}: {int(count)} elements differ"
-        for name, count in zip(made.names, made.counts.get(), strict=True)
-        if count
-    ]
-    return Outcome(done, "chains", tuple(wrong))
+    return Outcome(done, "chains", tuple(stress_kernels.told(made.names, made.counts)))

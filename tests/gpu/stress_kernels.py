@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from cuswiglu.arrays import BFLOAT16
+
+NAN = 0x7FC0
 SOURCE = r"""
 extern "C" {
 
@@ -60,10 +64,28 @@ def write_late(source: Any, target: Any, cycles: int, blocks: int) -> None:
     _kernels()["write_late"]((blocks,), (256,), arguments)
 
 
-def fill(target: Any, bits: int, blocks: int = 132) -> None:
+def fill(target: Any, bits: int) -> None:
     """Write one pattern everywhere."""
     arguments = _bits(target), np.uint16(bits), np.int64(target.size)
-    _kernels()["fill"]((blocks,), (256,), arguments)
+    _kernels()["fill"]((132,), (256,), arguments)
+
+
+def poisoned(shape: tuple[int, ...]) -> Any:
+    """A new array of BF16, full of NaN."""
+    import cupy
+
+    made = cupy.empty(shape, BFLOAT16)
+    fill(made, NAN)
+    return made
+
+
+def told(names: Iterable[str], counts: Any) -> list[str]:
+    """In words, of which names elements differed, of so many counts."""
+    return [
+        f"{name}: {int(count)} elements differ"
+        for name, count in zip(names, counts.get(), strict=True)
+        if count
+    ]
 
 
 def differ(found: Any, expected: Any, wrong: Any, blocks: int = 132) -> None:

@@ -10,12 +10,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from compare import assert_close, of_flips, reference
+from compare import NEAR_ZERO, assert_close, of_flips, reference
 
 import cuswiglu
 from cuswiglu import accuracy
 
-NAN = 0x7FC0
 MS = (1, 2, 3, 5, 8, 9, 16, 17, 31, 33, 64, 65, 100, 128, 130, 200, 256, 257, 300, 400, 511, 600)
 KS = (64, 72, 200, 512, 896)
 NS = (40, 96, 264, 520, 1216, 2056)
@@ -105,7 +104,7 @@ def make(xp: Any, ms: tuple[int, ...] = MS) -> Iterator[Case]:
             given = cuswiglu.pack(gate, up, granularity=int(layout[1:])), None
         name = f"{kind} {variant} {layout} M={m} K={k} N={n}"
         if kind == "swiglu":
-            expected, near_zero = reference(xp, x, gate, up), 1e-4
+            expected, near_zero = reference(xp, x, gate, up), NEAR_ZERO
         else:
             expected, near_zero = accuracy.mlp_reference(xp, x, gate, up, down), of_flips(n)
             name += f" K_out={k_out}"

@@ -12,12 +12,12 @@ from typing import Any
 import stress_kernels
 import stress_pool
 from compare import of_flips
-from stress_pool import NAN, Case
+from stress_kernels import NAN
+from stress_pool import Case
 from verdicts import Outcome
 
 import cuswiglu
 from cuswiglu import accuracy
-from cuswiglu.arrays import BFLOAT16
 
 THREADS, STREAMS = 8, 2
 TURNS = 200  # of a thread, until it waits for its streams
@@ -69,11 +69,8 @@ class _Worker:
                 stream.synchronize()
             if int(counts.sum()):
                 self._stop.set()
-        self.wrong += [
-            f"{self.thread.name}, {case.name}: {int(count)} elements differ"
-            for case, count in zip(self._cases, counts.get(), strict=True)
-            if count
-        ]
+        names = [f"{self.thread.name}, {case.name}" for case in self._cases]
+        self.wrong += stress_kernels.told(names, counts)
 
     def _turn(self, cupy: Any, case: Case, count: Any, stream: Any) -> None:
         self.doing = case.name
@@ -81,8 +78,7 @@ class _Worker:
         options = {}
         with stream:
             if given:
-                options["out"] = cupy.empty(case.shape, BFLOAT16)
-                stress_kernels.fill(options["out"], NAN)
+                options["out"] = stress_kernels.poisoned(case.shape)
             if current:
                 found = case.call(**options)
         if not current:  # from outside, by object or by handle
@@ -146,13 +142,10 @@ class _FreshCall:
     """One call, with an output full of NaN or without."""
 
     def __init__(self, case: Case, given: bool) -> None:
-        import cupy
-
         self._case, self._found, self._options = case, None, {}
         self._error = ""
         if given:
-            self._options["out"] = cupy.empty(case.shape, BFLOAT16)
-            stress_kernels.fill(self._options["out"], NAN)
+            self._options["out"] = stress_kernels.poisoned(case.shape)
 
     def __call__(self, stream: Any) -> None:
         try:
@@ -216,9 +209,5 @@ def replay(seconds: float) -> Outcome:
         for step in steps:
             step.stream.synchronize()
     beside, wrong = _joined(workers)
-    wrong += [
-        f"replay of {name}: {int(count)} elements differ"
-        for (_, _, name), count in zip(inputs, counts.get(), strict=True)
-        if count
-    ]
+    wrong += stress_kernels.told([f"replay of {name}" for *_, name in inputs], counts)
     return Outcome(done, "replays", tuple(wrong), f"beside {beside} calls of 2 threads")

@@ -83,6 +83,7 @@ def test_threads_share_plans_without_mixing_their_arrays(cupy, draw):
     run_in_threads(work)
 
 
+@pytest.mark.usefixtures("no_plans")
 def test_what_tma_cannot_load_takes_the_portable_path_and_says_so(cupy, draw):
     x, gate, up = draw(64, 72, 64)
     shifted = cupy.empty(64 * 72 + 1, x.dtype)[1:].reshape(64, 72)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
 
 import numpy as np
 import pytest
-from compare import assert_close, assert_guard_intact, product, reference
+from compare import assert_close, assert_guard_intact, product, reference, told
 from fake_driver import run_in_threads
 from instances import DECODE_CASES, DECODE_IDS, launch, weights
 from replays import captured, same_bits
@@ -44,15 +43,6 @@ def covering(kernel, layout, inputs):
         if decode.layout(kernel, inputs(m, n, k)[-1], split) is not None:
             met |= pairs
             yield m, n, k, split, ahead
-
-
-@contextlib.contextmanager
-def told(case):
-    """Failures say which case it is."""
-    try:
-        yield
-    except AssertionError as error:
-        raise AssertionError(f"{case}: {error}") from error
 
 
 @pytest.fixture(scope="module")

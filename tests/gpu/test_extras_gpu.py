@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
+import fp64
 import numpy as np
 import pytest
-from compare import assert_close, assert_guard_intact, product, reference
+from compare import assert_close, assert_guard_intact, product, reference, told
 from instances import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
 
 import cuswiglu
-from cuswiglu import ClampedSwiGLU, accuracy, activations
+from cuswiglu import accuracy, activations
 from cuswiglu.arrays import BFLOAT16, FLOAT16
 from cuswiglu.decode import Split
+from cuswiglu.variant import DecodeVariant
 
-ACTIVATIONS = ["silu", "gelu", "gelu_tanh", "relu", ClampedSwiGLU(), ClampedSwiGLU(0.5, 1)]
-ACTIVATIONS += [ClampedSwiGLU(limit=math.inf)]
+ACTIVATIONS = list(fp64.ACTIVATIONS)
 BIASES = [(), ("first",), ("second",), ("first", "second")]
 #: (M, N, K) with tails in all of them, for kernels of tiles and for decode kernels.
 SHAPES = {"tiles": [(65, 104, 72), (513, 1000, 584)], "decode": [(3, 104, 72), (33, 296, 584)]}
@@ -26,6 +25,8 @@ EVERY = [
     for shape in SHAPES[kind]
 ]
 BY_KERNEL = pytest.mark.parametrize(("kernel", "layout", "shape"), EVERY)
+GATED = [one for one in EVERY if one.values[0].gated]
+BY_GATED = pytest.mark.parametrize(("kernel", "layout", "shape"), GATED)
 BY_DTYPE = pytest.mark.parametrize("dtype", [BFLOAT16, FLOAT16], ids=str)
 
 
@@ -37,9 +38,9 @@ def bias_of(cupy, n, dtype, offset=0):
     return bias
 
 
-def skip_if_missing(kernel, layout, dtype):
-    if dtype == FLOAT16 and f"{layout}_f16" not in dict(kernel.entries):
-        pytest.skip(f"{kernel.name} has no entry for FP16")
+def split_of(kernel):
+    """Of a decode kernel: CTAs with tiles of few rows."""
+    return Split(8, 1, 1) if isinstance(kernel, DecodeVariant) else None
 
 
 @BY_DTYPE
@@ -47,7 +48,6 @@ def skip_if_missing(kernel, layout, dtype):
 def test_every_kernel_knows_every_activation_and_bias(
     cupy, draw, poisoned, kernel, layout, shape, dtype
 ):
-    skip_if_missing(kernel, layout, dtype)
     m, n, k = shape
     x, *drawn_weights = draw(m, k, n, "n" if layout == "n" else "k", dtype)
     # Larger, so that clamps and tails are met.
@@ -55,7 +55,6 @@ def test_every_kernel_knows_every_activation_and_bias(
     if layout != "n":
         gate, up = (cupy.ascontiguousarray(w.T).T for w in (gate, up))
     views = weights(layout, gate, up, kernel.gated)
-    split = None if kernel in [case[0] for case in CASES] else Split(8, 1, 1)
     drawn = {"first": bias_of(cupy, n, dtype, 1), "second": bias_of(cupy, n, dtype, 3)}
     for activation in ACTIVATIONS if kernel.gated else ["silu"]:
         for names in BIASES if kernel.gated else BIASES[:2]:
@@ -66,10 +65,11 @@ def test_every_kernel_knows_every_activation_and_bias(
                 expected = product(cupy, x, gate, first)
             guard, out = poisoned(m, n, dtype=dtype)
             biases = (first, second) if names else ()
-            options = {"activation": activation, "biases": biases, "split": split}
+            options = {"activation": activation, "biases": biases, "split": split_of(kernel)}
             launch(cupy, kernel, x, views, out, **options)
-            assert_close(cupy, out, expected)
-            assert_guard_intact(cupy, guard, m, n)
+            with told((activation, names)):
+                assert_close(cupy, out, expected)
+                assert_guard_intact(cupy, guard, m, n)
 
 
 @BY_DTYPE
@@ -91,7 +91,7 @@ def test_a_layer_with_everything_matches_fp64(cupy, draw, dtype, variant, m, act
     for found in (
         *called,
         step(x),
-        cuswiglu.mlp(x, gate, up, down, **named, activation=activation),
+        cuswiglu.mlp(x, gate, up, down, **named, activation=activation, variant=variant),
     ):
         result = accuracy.compare(cupy, found, expected)
         assert found.dtype == dtype
@@ -104,12 +104,24 @@ def test_a_layer_with_everything_matches_fp64(cupy, draw, dtype, variant, m, act
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e4, -1e4, 7.0, 7.5, -7.5, -5.5, -20.0, -90.0]
 
 
+@BY_DTYPE
+@pytest.mark.parametrize("m", [3, 300])
+@pytest.mark.parametrize("granularity", [0, 1, 8])
+def test_swiglu_with_everything_matches_fp64(cupy, draw, dtype, m, granularity):
+    """Of a pair of weights, and of packed ones."""
+    x, gate, up = draw(m, 896, 1216, dtype=dtype)
+    biases = [bias_of(cupy, 1216, dtype, offset=1) for _ in range(2)]
+    given = (cuswiglu.pack(gate, up, granularity=granularity),) if granularity else (gate, up)
+    named = dict(zip(("b_gate", "b_up"), biases, strict=True))
+    expected = reference(cupy, x, gate, up, *biases, "gelu")
+    for _ in range(2):  # the first call, and one that finds all ready
+        assert_close(cupy, cuswiglu.swiglu(x, *given, **named, activation="gelu"), expected)
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
-@BY_KERNEL
+@BY_GATED
 def test_special_gates_and_ups_are_fp64s(cupy, poisoned, kernel, layout, shape, activation):
     """Sums of one term that is not zero, of every pair of special values where N is large."""
-    if not kernel.gated:
-        pytest.skip("it has no activation")
     m, n, k = shape
     x = cupy.zeros((m, k), cupy.float32)
     x[:, 0] = 1
@@ -119,15 +131,15 @@ def test_special_gates_and_ups_are_fp64s(cupy, poisoned, kernel, layout, shape, 
     up[:, 0] = cupy.resize(cupy.repeat(special, len(SPECIAL)), n)
     x, gate, up = (array.astype(BFLOAT16) for array in (x, gate, up))
     gate, up = (w.T if layout != "n" else cupy.ascontiguousarray(w.T) for w in (gate, up))
-    split = None if kernel in [case[0] for case in CASES] else Split(8, 1, 1)
-    _, out = poisoned(m, n)
+    guard, out = poisoned(m, n)
     views = weights(layout, gate, up, True)
-    launch(cupy, kernel, x, views, out, activation=activation, split=split)
+    launch(cupy, kernel, x, views, out, activation=activation, split=split_of(kernel))
+    assert_guard_intact(cupy, guard, m, n)
     gates, ups = gate[0].astype(cupy.float64), up[0].astype(cupy.float64)
     expected = activations.find(activation)(cupy, gates, ups).astype(BFLOAT16)
     # What vanishes in FP32 makes NaN of an infinity.
     vanishing = cupy.asnumpy(cupy.isinf(ups) & (gates < -10) & cupy.isfinite(gates))
-    for row in (0, m - 1):
-        found, wanted = (cupy.asnumpy(v.astype(cupy.float32)) for v in (out[row], expected))
-        found[vanishing] = wanted[vanishing] = 0
-        np.testing.assert_allclose(found, wanted, rtol=2**-7, atol=2.0**-60)
+    found, wanted = (cupy.asnumpy(v.astype(cupy.float32)) for v in (out, expected))
+    found[:, vanishing] = wanted[vanishing] = 0
+    wanted = np.broadcast_to(wanted, found.shape)
+    np.testing.assert_allclose(found, wanted, rtol=2**-7, atol=2.0**-60)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from compare import assert_close, reference
 
-from cuswiglu import accuracy
+from cuswiglu import accuracy, activations
 
 # Other tests of this process need memory too.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -100,6 +100,28 @@ def test_mlp_matches_fp64(cupy, inputs, launches, m, wrap):
     own, given = inputs(m)
     check_mlp(cupy, wrap(mlp)(*given), own)
     assert launches
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16], ids=["bf16", "fp16"])
+@pytest.mark.parametrize("m", [16, 512])
+def test_mlp_with_biases_and_another_activation_matches_fp64(cupy, draw, launches, m, dtype):
+    x, gate, up = draw(m, K, N, dtype=dtype)
+    own = x, gate, up, draw(1, N, K, dtype=dtype)[1]
+    biases = [draw(1, size, 8, dtype=dtype)[0][0] for size in (N, N, K)]
+    clamped = cuswiglu.ClampedSwiGLU()
+    cupy.cuda.runtime.deviceSynchronize()
+    given = [jnp.asarray(cupy.asnumpy(array)) for array in (x, gate.T, up.T, own[3].T, *biases)]
+
+    def call(x, gate, up, down, b_gate, b_up, b_down):
+        added = {"b_gate": b_gate, "b_up": b_up, "b_down": b_down}
+        return mlp(x, gate, up, down, **added, activation=clamped)
+
+    found = to_cupy(cupy, jax.jit(call)(*given))
+    meant = activations.find(clamped)
+    expected = accuracy.mlp_reference(cupy, *own, activation=meant, biases=biases)
+    assert (found.dtype, len(launches) > 0) == (dtype, True)
+    limit = 2**-8 if dtype == ml_dtypes.bfloat16 else 2**-11
+    assert accuracy.compare(cupy, found, expected).relative_error < limit
 
 
 def test_both_kernels_in_one_call(cupy, inputs, launches, monkeypatch):

@@ -141,7 +141,7 @@ def test_all_but_the_weights_at_once_in_an_mlp(cupy, draw):
         cuswiglu.mlp(x, gate, up, down, out=out.array, variant=family)
 
     expected = accuracy.mlp_reference(cupy, block, gate, up, down)
-    check_families(cupy, ("auto", "dual"), compute, out, expected, n, near_zero=of_flips(n))
+    check_families(cupy, ("auto", "dual"), compute, out, expected, n, flips=of_flips(n))
 
 
 @BY_LAYOUT
@@ -157,7 +157,7 @@ def test_few_tokens_of_an_mlp_whose_projection_is_beyond(cupy, draw, layout):
     for call in ("the first", "a later one"):
         out.poison()
         layer(x, out=out.array)
-        assert out.wrong(cupy, expected, n, near_zero=of_flips(n)) == "", call
+        assert out.wrong(cupy, expected, n, flips=of_flips(n)) == "", call
 
 
 # Views into large buffers
@@ -238,6 +238,7 @@ def test_rows_further_apart_than_32_bits_can_say(cupy, draw, stride):
 # What 32 bits cannot count
 
 
+@pytest.mark.usefixtures("no_plans")
 def test_more_tokens_than_tma_can_count_take_the_portable_path(cupy, draw):
     m, k, n = BEYOND + 8, 8, 8
     large.need(cupy, m * (k + n) * 2 / large.GIB + 2)
@@ -255,7 +256,7 @@ def test_more_tokens_than_tma_can_count_take_the_portable_path(cupy, draw):
 
 @pytest.fixture
 def full(cupy):
-    """full(bytes): takes all memory of the GPU but for so much; free() gives it back."""
+    """full.fill(bytes) takes all memory of the GPU but for so much; full.free() gives it back."""
 
     class Held:
         def __init__(self):
@@ -305,10 +306,10 @@ def test_full_memory_is_an_error_and_calls_afterwards_are_right(cupy, draw, full
     few, many = block[:16], large.repeated(cupy, block, 64 * ROWS)
     call = call_of(kind, gate, up, down)
     if kind.startswith("swiglu"):
-        expected, terms, near_zero = reference(cupy, block, gate, up), k, large.NEAR_ZERO
+        expected, terms, flips = reference(cupy, block, gate, up), k, 0.0
     else:
         expected, terms = accuracy.mlp_reference(cupy, block, gate, up, down), n
-        near_zero = of_flips(n)
+        flips = of_flips(n)
     for x in (block[:8], few, many) if planned else (block[:8],):
         call(x)  # kernels are loaded, and plans made
     cupy.cuda.runtime.deviceSynchronize()
@@ -317,7 +318,7 @@ def test_full_memory_is_an_error_and_calls_afterwards_are_right(cupy, draw, full
         found = call(x)
         out = Result(cupy, *found.shape)
         out.array[...] = found
-        assert out.wrong(cupy, expected[: len(x)], terms, near_zero=near_zero) == ""
+        assert out.wrong(cupy, expected[: len(x)], terms, flips=flips) == ""
 
     full.fill(96 << 20)
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
