@@ -32,13 +32,14 @@ Kind = (
 Key = tuple[Any, ...]
 #: Of gate, up and down; of packed weights twice the same, and of no w_down 0. Then of the biases of
 #: gate and up, and of down, as a plan takes them: two each, or none.
-Addresses = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
-Call = Callable[["ReadyCall", Any, Addresses, Any, Any, Any], Any]
+WeightAddresses = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
+Call = Callable[["ReadyCall", Any, WeightAddresses, Any, Any, Any], Any]
 #: An intermediate of up to so many bytes is allocated in one piece with the result, and lives as
 #: long. Another allocation costs the host about 2 us, which a few tokens of a small model, a dozen
 #: on the GPU, do not hide; larger problems do.
 JOINED_BYTES = 256 << 10
 _ALIGNMENT = 512  # of what lies in one allocation; as CuPy's pool aligns
+_PER_THREAD = 2  # cudaStreamPerThread: one handle, and a stream of its own for each thread
 
 
 _ndarray: Any = None  # CuPy's, once an array of it has been met
@@ -98,7 +99,7 @@ def key(variant: str, activation: str | ClampedSwiGLU, *given: Any) -> Key | Non
     return tuple(parts)
 
 
-def addresses(w_gate: Any, w_up: Any, w_down: Any, biases: Sequence[Any]) -> Addresses:
+def addresses(w_gate: Any, w_up: Any, w_down: Any, biases: Sequence[Any]) -> WeightAddresses:
     """Of the weights and the biases, all or none, of a call that has a key."""
     if w_up is None:
         w_gate = w_up = w_gate.array
@@ -111,7 +112,9 @@ def addresses(w_gate: Any, w_up: Any, w_down: Any, biases: Sequence[Any]) -> Add
     return w_gate.data.ptr, w_up.data.ptr, 0 if w_down is None else w_down.data.ptr, first, second
 
 
-def addresses_of(gate_up: Sequence[ArrayView], down: ArrayView | None, biases: Biases) -> Addresses:
+def addresses_of(
+    gate_up: Sequence[ArrayView], down: ArrayView | None, biases: Biases
+) -> WeightAddresses:
     """Of weights and biases that were looked at one by one."""
     first, second = (
         tuple(0 if bias is None else bias.pointer for bias in added)
@@ -143,10 +146,10 @@ class ReadyCall:
     call : function of self, x, weights, down, out, stream
         Launches on arrays of the kind that the call was made ready for. x and out are CuPy arrays,
         or None for the last; weights are as `addresses` gives them, and down holds the array of
-        w_down, if there is one, and that of b_down. Returns `out`, or
-        a new array. Raises ValueError if `out` overlaps an input, TypeError if `stream` is no
-        stream, and DriverError in a forked child or if a launch fails. No bound method: the device
-        memory that it may hold is to go with the object.
+        w_down, if there is one, and that of b_down. Returns `out`, or a new array. Raises
+        ValueError if `out` overlaps an input, TypeError if `stream` is no stream, and DriverError
+        in a forked child or if a launch fails. No bound method: the device memory that it may hold
+        is to go with the object.
 
     The device must be current. Calls may come from several threads.
     """
@@ -196,7 +199,9 @@ class ReadyCall:
         """As `Sm90Plan.load_weights_ahead`, of gate and up; down's are already."""
         self._first.load_weights_ahead()
 
-    def _in_general(self, x: Any, weights: Addresses, down: Any, out: Any, stream: Any) -> Any:
+    def _in_general(
+        self, x: Any, weights: WeightAddresses, down: Any, out: Any, stream: Any
+    ) -> Any:
         self._check_process()
         address = x.data.ptr
         if out is not None:
@@ -217,8 +222,7 @@ class ReadyCall:
         """
         check_process, index = self._check_process, self._index
         current_device, current_stream = self._current_device, self._current_stream
-        allocate, new_array, shape = self._allocate, self._array, self._shape
-        acquire, release = self._lock.acquire, self._lock.release  # "with" takes twice the time
+        allocate, new_array, shape, lock = self._allocate, self._array, self._shape, self._lock
         launch_first, launch_second = self._first.launch, self._second.launch
         current_allocator, references = arrays.cupy_module().cuda.get_allocator, sys.getrefcount
         result_bytes = math.prod(shape) * ELEMENT_BYTES
@@ -228,13 +232,13 @@ class ReadyCall:
         allocator: Any = None
         of_stream = -1
         target = hidden = unused = unshared = 0
-        of_weights: Addresses | None = None
+        of_weights: WeightAddresses | None = None
         of_x = 0
         first: tuple[int, ...] = ()
         second: tuple[int, ...] = ()
 
         def call(
-            ready: ReadyCall, x: Any, weights: Addresses, down: Any, out: Any, stream: Any
+            ready: ReadyCall, x: Any, weights: WeightAddresses, down: Any, out: Any, stream: Any
         ) -> Any:
             nonlocal memory, allocator, of_stream, target, hidden, unused, unshared
             nonlocal of_weights, of_x, first, second
@@ -242,8 +246,9 @@ class ReadyCall:
             if out is not None or stream is not None or current_device() != index:
                 return ready._in_general(x, weights, down, out, stream)
             handle, address = current_stream().ptr, x.data.ptr
-            acquire()
-            try:
+            if handle == _PER_THREAD:
+                return ready._in_general(x, weights, down, out, stream)
+            with lock:
                 if (
                     of_stream != handle
                     or current_allocator() is not allocator
@@ -264,15 +269,15 @@ class ReadyCall:
                 out = new_array(shape, memory)
                 launch_first(first, handle)
                 launch_second(second, handle)
-            finally:
-                release()
             return out
 
         return call
 
     # The device and the stream are current in these.
 
-    def _gate_up_alone(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
+    def _gate_up_alone(
+        self, x: int, weights: WeightAddresses, down: Any, out: Any, stream: int
+    ) -> Any:
         if out is None:
             out = self._array(self._shape)
         gate, up, _, biases, _ = weights
@@ -281,7 +286,9 @@ class ReadyCall:
             self._first.launch(operands + biases, stream)
         return out
 
-    def _with_kernel(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
+    def _with_kernel(
+        self, x: int, weights: WeightAddresses, down: Any, out: Any, stream: int
+    ) -> Any:
         if out is None:
             out = self._array(self._shape)
         memory = self._allocate(self._hidden_bytes)
@@ -293,7 +300,9 @@ class ReadyCall:
             )
         return out
 
-    def _with_arrays(self, x: int, weights: Addresses, down: Any, out: Any, stream: int) -> Any:
+    def _with_arrays(
+        self, x: int, weights: WeightAddresses, down: Any, out: Any, stream: int
+    ) -> Any:
         if out is None:
             out = self._array(self._shape)
         hidden = self._array(self._hidden)
