@@ -8,6 +8,7 @@ from coefficients; what is not needs code of its own there.
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -46,7 +47,8 @@ class Named:
     ----------
     name : str
     code : int
-        How the kernels compute it: 0 by code for SiLU alone, 1 GELU's, 2 from the coefficients.
+        How kernels compute it: 1 GELU's way, others from the coefficients; 0 is SiLU's, for which,
+        without biases, they have entries of its own.
     coefficients : Coefficients
     alpha, limit : float
         Of no use to it; 0.
@@ -127,9 +129,12 @@ LOG2_E = math.log2(math.e)
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be a number that fits in FP32, got {value}") from None
 
 
 def _silu(xp: Any, gate: Array) -> Array:

@@ -77,10 +77,13 @@ class Description:
 
     def _extras(self) -> str:
         """What few models have."""
-        activation = "" if self.activation == SILU else f"{self.activation}, "
-        if (dtype := self.gate_up[0].dtype) != "bfloat16":
-            activation = f"{dtype}, {activation}"
-        return activation + (f"with {self._biased()}, " if self.biases.given else "")
+        dtype, biased = self.gate_up[0].dtype, self.biases.given
+        parts = [
+            *([dtype] if dtype != "bfloat16" else []),
+            *([str(self.activation)] if self.activation != SILU else []),
+            *([f"with {self._biased()}"] if biased else []),
+        ]
+        return "".join(f"{part}, " for part in parts)
 
     def _layout(self) -> str:
         """One word where gate, up and down lie the same way."""

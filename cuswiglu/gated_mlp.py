@@ -46,9 +46,8 @@ class GatedMLP:
 
     Notes
     -----
-    After its first call the weights and biases are taken to stay as they are: they are loaded while
-    work ahead on the stream still runs. Before a call that is to see them written in place,
-    synchronise.
+    After its first call the weights are taken to stay as they are: they are loaded while work ahead
+    on the stream still runs. Before a call that is to see them written in place, synchronise.
 
     Examples
     --------

@@ -255,8 +255,8 @@ def check_biases(biases: Biases, weights: Sequence[ArrayView], down: ArrayView |
         Naming the argument.
     """
     for bias in biases.given:
-        of_down = bias is biases.down and down is not None
-        columns = down.shape[1] if of_down and down else intermediate(weights)
+        of_down = down if bias is biases.down else None
+        columns = intermediate(weights) if of_down is None else of_down.shape[1]
         if bias.shape != (columns,):
             raise ValueError(
                 f"{bias.name} must have shape ({columns},), a number for each column of "

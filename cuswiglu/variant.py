@@ -228,7 +228,7 @@ def _parse(row: dict[str, Any], folder: Path) -> Variant:
     common |= {
         **row["limits"],
         "cubin": str(folder / row["cubin"]),
-        "entries": tuple((major, entry["name"]) for major, entry in entries.items()),
+        "entries": tuple((key, entry["name"]) for key, entry in entries.items()),
         "registers": max(entry["registers"] for entry in entries.values()),
     }
     if row["family"] in DECODE_FAMILIES:

@@ -109,4 +109,5 @@ def _rounded(values: Array, dtype: Any) -> Array:
     """To BF16 or FP16, where XLA may otherwise keep FP32 between two operations."""
     if dtype == jnp.bfloat16:
         return jax.lax.reduce_precision(values, exponent_bits=8, mantissa_bits=7).astype(dtype)
-    return jax.lax.optimization_barrier(values.astype(dtype))  # that would flush FP16's subnormals
+    # reduce_precision would flush FP16's subnormals.
+    return jax.lax.optimization_barrier(values.astype(dtype))

@@ -21,10 +21,9 @@ def load_gguf(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights:
 
     Dequantises the tensors ``blk.{layer}.ffn_{gate,up,down}.weight``, and ``.bias`` where there is
     one, to float32 and rounds them to the nearest BF16, ties to even; Phi-3's ``ffn_up`` holds gate
-    and up. The activation follows
-    from the file's architecture, by a table in ``cuswiglu/models/_architectures.py``. Each call
-    parses the whole header, which takes seconds for a file with a large vocabulary: use
-    `iter_layers` for several layers.
+    and up. The activation follows from the file's architecture, by a table in
+    ``cuswiglu/models/_architectures.py``. Each call parses the whole header, which takes seconds
+    for a file with a large vocabulary: use `iter_layers` for several layers.
 
     Parameters
     ----------

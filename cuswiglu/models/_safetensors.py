@@ -31,9 +31,9 @@ def load_safetensors(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights
 
     Reads only the tensors ``layers.{layer}.mlp.{gate,up,down}_proj.weight``, and ``.bias`` where
     there is one, whatever comes before ``layers``, or ``gate_up_proj`` for two of them; other names
-    are in a table in
-    ``cuswiglu/models/_architectures.py``. BF16 is kept as it is; F16 and F32 are rounded to the
-    nearest BF16, ties to even. The activation is read from the ``config.json`` beside the file.
+    are in a table in ``cuswiglu/models/_architectures.py``. BF16 is kept as it is; F16 and F32 are
+    rounded to the nearest BF16, ties to even. The activation is read from the ``config.json``
+    beside the file.
 
     Parameters
     ----------
