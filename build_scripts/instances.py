@@ -12,7 +12,7 @@ CONSUMERS = 2  # warpgroups, beside one producer warpgroup
 THREADS = 128 * (1 + CONSUMERS)
 BARRIER_BYTES = 8
 SHARED_BYTES = 227 * 1024  # of an SM, for one CTA
-BARRIER_SPACE = 2048  # and of biases
+SMALL_SPACE = 2048  # of barriers and biases
 MAX_STAGES = 8
 MIN_OUT_STAGES, MAX_OUT_STAGES = 2, 4
 MMA_ROWS = 64  # of a WGMMA, and of a TMA box of the result
@@ -35,6 +35,7 @@ FAMILIES = {
     "interleave": "Interleave",
     "plain": "Plain",
 }
+ABLATED_FAMILIES = ("sync-late", "sync-bare")  # not in the package
 #: Of packed weights, the columns that gate and up take turns by.
 PACKINGS = {"p8": 8, "p1": 1}
 #: Widths of WGMMA that CuTe's small header has (BF16); others cost a larger header.
@@ -98,8 +99,8 @@ class Instance:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What entries are known by."""
-        return tuple(keyed(self.majors))
+        """What entries are known by; ablations have no extras and no FP16."""
+        return self.majors if self.family in ABLATED_FAMILIES else tuple(keyed(self.majors))
 
     def entry(self, key: str) -> str:
         return f"{self.name}_{key}".replace("-", "_")
@@ -170,13 +171,13 @@ class Instance:
     @property
     def stages(self) -> int:
         """As many as fit beside two result buffers a consumer."""
-        room = SHARED_BYTES - MIN_OUT_STAGES * self.out_box_bytes - BARRIER_SPACE
+        room = SHARED_BYTES - MIN_OUT_STAGES * self.out_box_bytes - SMALL_SPACE
         return min(MAX_STAGES, room // self.stage_bytes)
 
     @property
     def out_stages(self) -> int:
         """What the stages leave room for."""
-        room = SHARED_BYTES - self.stages * self.stage_bytes - BARRIER_SPACE
+        room = SHARED_BYTES - self.stages * self.stage_bytes - SMALL_SPACE
         return min(MAX_OUT_STAGES, room // self.out_box_bytes)
 
     @property
@@ -225,7 +226,8 @@ class Instance:
             for major in self.majors
             for width in self.widths(major)
         }
-        return {OUT_BOX_N, *(n if n <= 256 else n // 2 for n in columns)}
+        # Results of extras go to their box by 16 columns.
+        return {16, OUT_BOX_N, *(n if n <= 256 else n // 2 for n in columns)}
 
     def source(self) -> str:
         """The translation unit, with an entry of every key."""
@@ -233,7 +235,9 @@ class Instance:
         if not self.mma_widths() <= set(COMMON_WIDTHS):
             lines.append("#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED")
         lines.append('#include "kernel.cuh"')
-        for key, (major, element, extras) in keyed(self.majors).items():
+        named = keyed(self.majors)
+        for key in self.keys:
+            major, element, extras = named[key]
             arguments = (
                 self.entry(key),
                 element,

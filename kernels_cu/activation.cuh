@@ -6,7 +6,7 @@
 
 namespace cuswiglu {
 
-// How G is computed. As the caller numbers them.
+// How G is computed, as the caller numbers it: GELU's way, and all others from the coefficients.
 enum class Activation : int { SiLU = 0, Gelu = 1, Logistic = 2 };
 
 // Of G and U, from the caller.

@@ -1,4 +1,4 @@
-// From accumulators to the result: activation and product in registers, one rounding to BF16,
+// From accumulators to the result: activation and product in registers, one rounding,
 // stmatrix to shared memory, TMA store.
 #pragma once
 

@@ -1,6 +1,5 @@
-// The epilogue of all that is not only SiLU: biases, other activations. One piece of code takes a
-// thread's accumulators of some columns after those of some others, where epilogue.cuh has code for
-// each: so all activations fit in one kernel.
+// The epilogue of all that is not only SiLU: biases, other activations. A loop over groups of
+// columns, which epilogue.cuh unrolls: so all activations fit in one kernel.
 #pragma once
 
 #include "activation.cuh"
@@ -25,7 +24,7 @@ struct GatedStore {
   static constexpr int kColumns = kGroups * 8;
   static_assert(Traits::kOutBoxN % kColumns == 0, "they share a box");
 
-  // A thread's sums. If kTurns, `first` has gate's and up's by turns, and `second` those behind.
+  // A thread's sums.
   struct Sums {
     float first[kCount];   // gate's, or the only weight's
     float second[kCount];  // up's
@@ -75,7 +74,7 @@ struct GatedStore {
         }
       }
     });
-    if constexpr (kTurns) {  // gate's all to first, up's to second, columns in the others' order
+    if constexpr (kTurns) {  // both have gate's and up's by turns: gate's to first, up's to second
       CUTLASS_PRAGMA_UNROLL
       for (int i = 0; i < kCount; i += kGroup) {
         float const up_low = taken.first[i + 1], up_high = taken.first[i + 3];

@@ -3,6 +3,8 @@
 //   Sync   the same, gate's pass and activation before up's pass (the paper's Kernel-1)
 //   Interleave  the same from one packed matrix, by a visitor tree (the paper's Kernel-2)
 //   Plain  Y[M, N] = X W, the down projection
+// Entries for SiLU do so. Those for extras (kAny) add biases and take any activation, behind all
+// products, by gating.cuh.
 //
 // Warp roles (3 warpgroups, persistent over tiles)
 //   warpgroup 0    producer: one thread issues every TMA load; 40 registers
@@ -13,7 +15,8 @@
 // Barriers (shared memory)
 //   full[stage]    1 arrival (own producer), and the stage's bytes from the cluster's producers
 //   empty[stage]   1 arrival a consumer warp, from all CTAs of the cluster that share its data
-//   named          one inside each consumer warpgroup, around its boxes of the result;
+//   named          one inside each consumer warpgroup, around its boxes of the result and behind
+//                  the fetch of biases;
 //                  pingpong: one for each, which lets it start the products of a tile (its turn)
 //
 // Timeline, pingpong (t0, t1, ... the CTA's tiles)

@@ -19,7 +19,8 @@ enum class Schedule { Pingpong, Cooperative };
 
 // What a kernel does with its weights.
 //   Dual  gate and up tiles share one stage, and one WGMMA covers both
-//   Sync  (the paper's Kernel-1) all of gate's K, the activation, then all of up's K
+//   Sync  (the paper's Kernel-1) all of gate's K, the activation, then all of up's K; with extras
+//         the activation behind both
 //   SyncLate, SyncBare  Sync with the activation after up's K, and without one: not in the package,
 //         only to be timed beside it
 //   Interleave  (the paper's Kernel-2) one packed matrix, gate and up by turns of columns
