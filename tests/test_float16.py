@@ -151,12 +151,13 @@ def test_calls_of_both_dtypes_do_not_share_what_is_kept(gpu, kernels, function):
     for dtype in (BF16, FP16, BF16, FP16):
         gpu.driver.launches = []
         named = on_gpu(function, dtype)
-        result = call(function, **named | {"out": None})
-        assert result.dtype == dtype
-        assert {"_f16" in launch.entry for launch in gpu.driver.launches} == {dtype == FP16}
-        call(function, **named)
-        biases = [launch.biases[0] for launch in gpu.driver.launches]
-        assert biases[0] == named["b_gate"].data.ptr
+        assert call(function, **named | {"out": None}).dtype == dtype
+        assert call(function, **named) is named["out"]
+        launches = gpu.driver.launches
+        assert ["_f16" in launch.entry for launch in launches] == [dtype == FP16] * len(launches)
+        gate_and_up = launches if function == "swiglu" else launches[::2]
+        biases = named["b_gate"].data.ptr, named["b_up"].data.ptr
+        assert [launch.biases for launch in gate_and_up] == [biases] * 2
 
 
 @pytest.mark.usefixtures("any_evenness")
