@@ -11,16 +11,7 @@ import numpy as np
 import pytest
 from calls import FUNCTIONS, K_OUT, K, M, N, call
 from capsules import Producer
-from compiled import (
-    DECODE_GATED,
-    DECODE_PLAIN,
-    GATED,
-    PACKED,
-    PLAIN,
-    name_of,
-    pretend_compiled,
-    without,
-)
+from compiled import DECODE_GATED, GATED, PLAIN, name_of, pretend_compiled, without
 from device_arrays import cupy, device_poisoned, on_device, on_host
 from host_arrays import BF16, FP16, bits, draw, full, poisoned
 from problems import plain_problem, problem
@@ -129,14 +120,8 @@ def test_the_reference_of_accuracies_rounds_the_intermediate_to_fp16():
 # What is launched
 
 
-@pytest.fixture
-def kernels(monkeypatch):
-    every = [*GATED, *PLAIN, *PACKED, *DECODE_GATED, *DECODE_PLAIN]
-    return pretend_compiled(monkeypatch, *every)
-
-
 @pytest.mark.parametrize("kernel", [*GATED, *DECODE_GATED], ids=name_of)
-def test_an_entry_for_fp16_is_launched_on_descriptors_of_fp16(gpu, kernels, kernel):
+def test_an_entry_for_fp16_is_launched_on_descriptors_of_fp16(gpu, kernel):
     x, gate, up = (on_device(array) for array in draw(64, 64, 96, dtype=FP16))
     result = cuswiglu.swiglu(x, gate, up, variant=kernel.name)
     (launch,) = gpu.driver.launches
@@ -147,7 +132,7 @@ def test_an_entry_for_fp16_is_launched_on_descriptors_of_fp16(gpu, kernels, kern
 
 @pytest.mark.usefixtures("any_evenness")
 @BY_FUNCTION
-def test_calls_of_both_dtypes_do_not_share_what_is_kept(gpu, kernels, function):
+def test_calls_of_both_dtypes_do_not_share_what_is_kept(gpu, function):
     for dtype in (BF16, FP16, BF16, FP16):
         gpu.driver.launches = []
         named = on_gpu(function, dtype)
@@ -161,7 +146,7 @@ def test_calls_of_both_dtypes_do_not_share_what_is_kept(gpu, kernels, function):
 
 
 @pytest.mark.usefixtures("any_evenness")
-def test_a_layer_of_fp16_takes_the_quick_way_too(gpu, kernels):
+def test_a_layer_of_fp16_takes_the_quick_way_too(gpu):
     named = on_gpu("GatedMLP")
     layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
     for number in range(3):
@@ -173,7 +158,7 @@ def test_a_layer_of_fp16_takes_the_quick_way_too(gpu, kernels):
 
 
 @pytest.mark.usefixtures("any_evenness")
-def test_a_captured_call_of_fp16_takes_fp16(gpu, kernels):
+def test_a_captured_call_of_fp16_takes_fp16(gpu):
     named = on_gpu("GatedMLP")
     layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
     step = layer.capture(named["x"])
@@ -197,7 +182,7 @@ def test_a_kernel_that_knows_bf16_only_is_no_choice_and_the_portable_path_takes_
     assert gpu.driver.launches == []
 
 
-def test_what_was_measured_counts_for_both(tables, kernels):
+def test_what_was_measured_counts_for_both(tables):
     tables(packaged=table_for(problem(64, 96, 64), GATED[1].name))
     for dtype in (BF16, FP16):
         found = cuswiglu.explain(*draw(64, 64, 96, dtype=dtype), device=H200)
@@ -221,7 +206,7 @@ def test_a_producer_on_a_device_is_seen_without_a_copy(gpu):
     assert (found.dtype, found.data.ptr) == (FP16, array.data.ptr)
 
 
-def test_a_result_like_the_input_is_handed_over_as_fp16(gpu, kernels):
+def test_a_result_like_the_input_is_handed_over_as_fp16(gpu):
     handed = []
 
     class Array(Producer):
@@ -263,7 +248,7 @@ def test_an_array_of_the_other_dtype_is_refused(function, name, others):
 
 
 @MIXED
-def test_an_array_of_the_other_dtype_is_refused_in_a_later_call_too(gpu, kernels, function, name):
+def test_an_array_of_the_other_dtype_is_refused_in_a_later_call_too(gpu, function, name):
     named = on_gpu(function)
     call(function, **named)
     gpu.driver.launches, gpu.portable[:] = [], []
@@ -275,7 +260,7 @@ def test_an_array_of_the_other_dtype_is_refused_in_a_later_call_too(gpu, kernels
 
 
 @pytest.mark.parametrize("dtype", [BF16, FP16], ids=str)
-def test_a_layer_refuses_the_other_dtype_after_its_own(gpu, kernels, dtype):
+def test_a_layer_refuses_the_other_dtype_after_its_own(gpu, dtype):
     named = on_gpu("GatedMLP", dtype)
     layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
     layer(named["x"])
