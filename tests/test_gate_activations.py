@@ -125,12 +125,13 @@ def test_a_kernel_is_told_the_activation(gpu, kernel, activation):
     assert launch.entry == kernel.entry("k", extras=activation != "silu")
 
 
+@BY_CODE
 @pytest.mark.parametrize("kernel", [GATED[0], DECODE_GATED[0]], ids=["tiles", "decode"])
 @pytest.mark.parametrize("name", ["b_gate", "b_up"])
-def test_a_bias_takes_the_entry_for_extras_whatever_the_activation(gpu, kernel, name):
+def test_a_bias_takes_the_entry_for_extras_whatever_the_activation(gpu, kernel, name, activation):
     x, gate, up = (on_device(array) for array in draw(4, 64, 96))
     bias = on_device(draw(1, 96, 8)[0][0])
-    cuswiglu.swiglu(x, gate, up, variant=kernel.name, **{name: bias})
+    cuswiglu.swiglu(x, gate, up, activation=activation, variant=kernel.name, **{name: bias})
     assert gpu.driver.launches[-1].entry == kernel.entry("k", extras=True)
 
 
@@ -185,14 +186,17 @@ def test_calls_that_differ_in_the_activation_alone_do_not_share_what_is_kept(gpu
         assert coefficients(activation).items() <= launch.named.items()
 
 
-def test_weights_of_a_layer_are_loaded_ahead_whatever_the_activation(gpu):
+@pytest.mark.usefixtures("any_evenness")
+@BY_CODE
+def test_weights_of_a_layer_are_loaded_ahead_whatever_the_activation(gpu, activation):
     arguments = {name: on_device(array) for name, array in good("GatedMLP").items()}
     weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
-    layer = cuswiglu.GatedMLP(*weights, activation=ClampedSwiGLU(0.5, 3))
+    layer = cuswiglu.GatedMLP(*weights, activation=activation)
     for _ in range(2):
         layer(arguments["x"])
-    first = gpu.driver.launches[-2 if len(gpu.driver.launches) == 4 else -1].named
-    assert (first["weights_ahead"], first["activation"], first["most"]) == (1, 2, 3)
+    _, _, gate_and_up, _ = (launch.named for launch in gpu.driver.launches)
+    assert (gate_and_up["weights_ahead"], gate_and_up["activation"]) == (1, CODES[activation])
+    assert coefficients(activation).items() <= gate_and_up.items()
 
 
 @BY_CODE
