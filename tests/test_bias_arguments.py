@@ -8,7 +8,7 @@ import pytest
 from calls import FUNCTIONS, K_OUT, K, M, N, call, check_refused, good
 from capsules import Producer
 from compiled import DECODE_GATED, GATED
-from device_arrays import device_poisoned, on_device, on_host
+from device_arrays import all_on_device, device_poisoned, on_device, on_host
 from fake_driver import run_in_threads
 from host_arrays import bits, draw, full, poisoned
 from problems import weight
@@ -119,10 +119,6 @@ def test_the_reference_of_accuracies_is_that_of_the_tests():
 # What is launched
 
 
-def on_gpu(function):
-    return {name: on_device(array) for name, array in good(function).items()}
-
-
 def device_biases(*names, offset=0):
     return {name: device_poisoned(SIZES[name], offset=offset) for name in names}
 
@@ -140,7 +136,7 @@ def expected_addresses(function, added):
 @CASES
 @pytest.mark.parametrize("out", ["given", "new"])
 def test_kernels_are_told_where_biases_lie_in_every_call(gpu, function, names, out):
-    arguments = on_gpu(function)
+    arguments = all_on_device(function)
     if out == "new":
         arguments["out"] = None
     for added in (device_biases(*names), device_biases(*names), {}, device_biases(*names)):
@@ -151,7 +147,7 @@ def test_kernels_are_told_where_biases_lie_in_every_call(gpu, function, names, o
 
 @CASES
 def test_a_layer_or_a_call_again_makes_no_new_plan(gpu, function, names):
-    arguments, added = on_gpu(function), device_biases(*names)
+    arguments, added = all_on_device(function), device_biases(*names)
     weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
     work = GatedMLP(*weights, **added) if function == "GatedMLP" else None
     for number in range(3):
@@ -166,7 +162,7 @@ def test_a_layer_or_a_call_again_makes_no_new_plan(gpu, function, names):
 
 @pytest.mark.parametrize("kernel", [GATED[0], DECODE_GATED[0]], ids=["tiles", "decode"])
 def test_both_kinds_of_kernels_are_told(gpu, kernel):
-    arguments, added = on_gpu("swiglu"), device_biases("b_gate", "b_up")
+    arguments, added = all_on_device("swiglu"), device_biases("b_gate", "b_up")
     call("swiglu", **arguments, **added, variant=kernel.name)
     assert told(gpu, 1) == expected_addresses("swiglu", added)
 
@@ -174,14 +170,14 @@ def test_both_kinds_of_kernels_are_told(gpu, kernel):
 @BY_FUNCTION
 def test_a_bias_may_begin_at_any_element(gpu, function):
     added = device_biases(*names_for(function), offset=1)
-    call(function, **on_gpu(function), **added)
+    call(function, **all_on_device(function), **added)
     assert told(gpu, 1 if function == "swiglu" else 2) == expected_addresses(function, added)
 
 
 @BY_FUNCTION
 def test_biases_of_another_library_are_used_where_they_lie(gpu, function):
     added = device_biases(*names_for(function))
-    call(function, **on_gpu(function), **{n: Producer(bias) for n, bias in added.items()})
+    call(function, **all_on_device(function), **{n: Producer(bias) for n, bias in added.items()})
     assert told(gpu, 1 if function == "swiglu" else 2) == expected_addresses(function, added)
 
 
@@ -189,7 +185,7 @@ def test_biases_of_another_library_are_used_where_they_lie(gpu, function):
 def test_the_portable_path_gets_the_arrays(gpu, function):
     gpu.driver.capability = (8, 0)
     added = device_biases(*names_for(function))
-    call(function, **on_gpu(function), **added)
+    call(function, **all_on_device(function), **added)
     gate, *down = gpu.options
     assert gate["biases"] == (added["b_gate"], added["b_up"])
     assert [one["biases"] for one in down] == (
@@ -203,7 +199,7 @@ def test_the_portable_path_gets_the_arrays(gpu, function):
 def test_a_down_projection_on_the_portable_path_adds_its_bias_in_later_calls_too(
     gpu, function, names
 ):
-    arguments = on_gpu(function) | {"w_down": on_device(weight(N, K_OUT, "k", offset=1))}
+    arguments = all_on_device(function) | {"w_down": on_device(weight(N, K_OUT, "k", offset=1))}
     for _ in range(2):
         added = device_biases(*names)
         gpu.options.clear()
@@ -216,7 +212,7 @@ def test_a_down_projection_on_the_portable_path_adds_its_bias_in_later_calls_too
 
 
 def test_threads_share_a_call_without_mixing_their_biases(gpu):
-    arguments = on_gpu("mlp")
+    arguments = all_on_device("mlp")
     sets = [device_biases(*SIZES) for _ in range(8)]
     outs = [device_poisoned(M, K_OUT) for _ in sets]
 
@@ -241,7 +237,7 @@ def test_a_layer_holds_them_as_they_were_given():
 
 
 def test_a_captured_call_reads_the_layers_biases(gpu):
-    arguments, added = on_gpu("GatedMLP"), device_biases(*SIZES)
+    arguments, added = all_on_device("GatedMLP"), device_biases(*SIZES)
     weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
     step = GatedMLP(*weights, **added).capture(arguments["x"])
     gpu.driver.launches = []
@@ -288,7 +284,7 @@ def test_a_bias_that_is_not_contiguous_is_refused(function, name, step):
 @EACH
 def test_a_bias_that_lives_elsewhere_is_refused(gpu, function, name):
     for elsewhere in (poisoned(SIZES[name]), device_poisoned(SIZES[name], index=1)):
-        arguments = on_gpu(function)
+        arguments = all_on_device(function)
         with pytest.raises(ValueError, match=f"w_gate and {name} must live on the same device"):
             call(function, **arguments, **{name: elsewhere})
         assert np.isnan(on_host(arguments["out"])).all()
@@ -309,7 +305,7 @@ def test_an_out_that_overlaps_a_bias_is_refused_on_the_cpu(function, name):
 @EACH
 def test_an_out_that_comes_to_overlap_a_bias_is_refused(gpu, function, name):
     """In a later call too; a layer's biases do not move, its out does."""
-    arguments = on_gpu(function)
+    arguments = all_on_device(function)
     out, size = arguments["out"], SIZES[name]
     memory = poisoned(2 * out.size + size)
     bias = on_device(memory[out.size : out.size + size])

@@ -8,9 +8,9 @@ import math
 import fp64
 import numpy as np
 import pytest
-from calls import FUNCTIONS, call, check_refused, good
+from calls import FUNCTIONS, call, check_refused
 from compiled import DECODE_GATED, GATED, without
-from device_arrays import on_device
+from device_arrays import all_on_device, on_device
 from fake_driver import coefficients
 from host_arrays import bits, draw, full, poisoned
 from problems import problem
@@ -167,7 +167,7 @@ def test_an_alpha_as_large_as_fp32_allows_stays_finite(gpu):
 @BY_FUNCTION
 @BY_CODE
 def test_gate_and_up_have_an_activation_and_the_down_projection_has_none(gpu, function, activation):
-    arguments = {name: on_device(array) for name, array in good(function).items()}
+    arguments = all_on_device(function)
     call(function, **arguments, activation=activation)
     found = [launch.named["activation"] for launch in gpu.driver.launches]
     assert found == ([CODES[activation]] if function == "swiglu" else [CODES[activation], 0])
@@ -176,7 +176,7 @@ def test_gate_and_up_have_an_activation_and_the_down_projection_has_none(gpu, fu
 @pytest.mark.usefixtures("any_evenness")
 @pytest.mark.parametrize("function", ["swiglu", "mlp"])
 def test_calls_that_differ_in_the_activation_alone_do_not_share_what_is_kept(gpu, function):
-    arguments = {name: on_device(array) for name, array in good(function).items()}
+    arguments = all_on_device(function)
     asked = [*CODES, ClampedSwiGLU(0.5, 4), ClampedSwiGLU(0.25, 3)] * 2
     for activation in asked:
         call(function, **arguments, activation=activation)
@@ -189,7 +189,7 @@ def test_calls_that_differ_in_the_activation_alone_do_not_share_what_is_kept(gpu
 @pytest.mark.usefixtures("any_evenness")
 @BY_CODE
 def test_weights_of_a_layer_are_loaded_ahead_whatever_the_activation(gpu, activation):
-    arguments = {name: on_device(array) for name, array in good("GatedMLP").items()}
+    arguments = all_on_device("GatedMLP")
     weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
     layer = cuswiglu.GatedMLP(*weights, activation=activation)
     for _ in range(2):
@@ -237,7 +237,7 @@ def test_an_activation_that_is_none_is_refused(function, value):
 
 @BY_FUNCTION
 def test_an_unknown_activation_is_refused_in_a_later_call_too(gpu, function):
-    arguments = {name: on_device(array) for name, array in good(function).items()}
+    arguments = all_on_device(function)
     call(function, **arguments)
     before = len(gpu.driver.launches)
     with pytest.raises(ValueError, match="activation must be"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 import pytest
-from calls import K_OUT, K, M, N, call, good
+from calls import K_OUT, K, M, N, call
 from compiled import DECODE, GATED
 from device_arrays import all_on_device, device_poisoned, on_device
 from problems import weight
@@ -140,8 +140,7 @@ def test_a_down_projection_that_tma_cannot_express_takes_the_portable_path(gpu, 
 
 
 def test_the_device_of_x_launches_both(gpu):
-    given = {name: on_device(array, 1) for name, array in good("mlp").items()}
-    call("mlp", **given)
+    call("mlp", **all_on_device("mlp", 1))
     assert [launch.device for launch in gpu.driver.launches] == [1, 1]
 
 
