@@ -5,7 +5,20 @@ from __future__ import annotations
 import fp64
 import numpy as np
 import pytest
-from calls import FUNCTIONS, K_OUT, K, M, N, call, check_refused, good
+from calls import (
+    BIASES,
+    FUNCTIONS,
+    K_OUT,
+    K,
+    M,
+    N,
+    biases_of,
+    call,
+    check_refused,
+    drawn_biases,
+    good,
+    in_fp64,
+)
 from capsules import Producer
 from compiled import DECODE_GATED, GATED
 from device_arrays import all_on_device, device_poisoned, on_device, on_host
@@ -18,36 +31,20 @@ from cuswiglu import GatedMLP, accuracy, activations
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
 
-SIZES = {"b_gate": N, "b_up": N, "b_down": K_OUT}
 PLANS = "cuOccupancyMaxActiveClusters"  # is asked once by each plan that is made
-
-
-def names_for(function):
-    return [name for name in SIZES if (function, name) != ("swiglu", "b_down")]
-
-
-def drawn(*names, sizes=SIZES):
-    rng = np.random.default_rng(5)
-    return {name: full(rng.standard_normal(sizes[name])) for name in names}
-
 
 CASES = pytest.mark.parametrize(
     ("function", "names"),
     [
         pytest.param(function, names, id=f"{function}-{'+'.join(names)}")
         for function in FUNCTIONS
-        for names in [*([name] for name in names_for(function)), names_for(function)]
+        for names in [*([name] for name in biases_of(function)), biases_of(function)]
     ],
 )
 BY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS)
 EACH = pytest.mark.parametrize(
-    ("function", "name"), [(f, name) for f in FUNCTIONS for name in names_for(f)]
+    ("function", "name"), [(f, name) for f in FUNCTIONS for name in biases_of(f)]
 )
-
-
-def expected_of(arguments, added, activation="silu"):
-    x, gate, up, down = (arguments[name] for name in ("x", "w_gate", "w_up", "w_down"))
-    return fp64.mlp(x, gate, up, down, **added, activation=activation)
 
 
 # Values
@@ -56,25 +53,21 @@ def expected_of(arguments, added, activation="silu"):
 @CASES
 @pytest.mark.parametrize("activation", ["silu", "relu", cuswiglu.ClampedSwiGLU()], ids=str)
 def test_what_is_added_is_fp64s(function, names, activation):
-    arguments, added = good(function), drawn(*names)
+    arguments, added = good(function), drawn_biases(names)
     found = call(function, **arguments, **added, activation=activation)
-    if function == "swiglu":
-        x, gate, up = (arguments[name] for name in ("x", "w_gate", "w_up"))
-        fp64.assert_close(found, fp64.swiglu(x, gate, up, **added, activation=activation))
-    else:
-        fp64.assert_close(found, expected_of(arguments, added, activation))
+    fp64.assert_close(found, in_fp64(function, arguments | added, activation))
 
 
 def test_packed_weights_have_biases_of_two_matrices():
     x, gate, up = draw(6, K, N)
-    added = drawn("b_gate", "b_up")
+    added = drawn_biases(["b_gate", "b_up"])
     found = cuswiglu.swiglu(x, cuswiglu.pack(gate, up), **added)
     assert (bits(found) == bits(cuswiglu.swiglu(x, gate, up, **added))).all()
 
 
 def test_biases_of_zeros_change_nothing():
     x, *weights = draw(6, K, N, K_OUT)
-    zeros = {name: full(np.zeros(size)) for name, size in SIZES.items()}
+    zeros = {name: full(np.zeros(size)) for name, size in BIASES.items()}
     assert (bits(cuswiglu.mlp(x, *weights, **zeros)) == bits(cuswiglu.mlp(x, *weights))).all()
 
 
@@ -93,7 +86,7 @@ def test_a_sum_is_rounded_once():
 def test_the_portable_path_adds_to_gate_and_up(portable, monkeypatch, names, rows):
     monkeypatch.setattr(portable, "PRODUCT_BYTES", rows * 8 * N)
     x, gate, up = draw(9, K, N)
-    added, out = drawn(*names), poisoned(9, N)
+    added, out = drawn_biases(names), poisoned(9, N)
     portable.swiglu(x, gate, up, out, biases=(added.get("b_gate"), added.get("b_up")))
     fp64.assert_close(out, fp64.swiglu(x, gate, up, **added))
 
@@ -102,25 +95,25 @@ def test_the_portable_path_adds_to_gate_and_up(portable, monkeypatch, names, row
 def test_the_portable_path_adds_to_a_product_of_one_weight(portable, monkeypatch, rows):
     monkeypatch.setattr(portable, "PRODUCT_BYTES", rows * 4 * N)
     x, gate, _ = draw(9, K, N)
-    (bias,), out = drawn("b_gate").values(), poisoned(9, N)
+    (bias,), out = drawn_biases(["b_gate"]).values(), poisoned(9, N)
     portable.matmul(x, gate, out, biases=(bias, None))
     fp64.assert_close(out, fp64.matmul(x, gate, bias))
 
 
 def test_the_reference_of_accuracies_is_that_of_the_tests():
-    arguments, added = good("mlp"), drawn(*SIZES)
+    arguments, added = good("mlp"), drawn_biases(BIASES)
     given = (arguments[name] for name in ("x", "w_gate", "w_up", "w_down"))
     found = accuracy.mlp_reference(
         np, *given, activation=activations.SILU, biases=list(added.values())
     )
-    np.testing.assert_allclose(found, expected_of(arguments, added), rtol=1e-12)
+    np.testing.assert_allclose(found, in_fp64("mlp", arguments | added), rtol=1e-12)
 
 
 # What is launched
 
 
 def device_biases(*names, offset=0):
-    return {name: device_poisoned(SIZES[name], offset=offset) for name in names}
+    return {name: device_poisoned(BIASES[name], offset=offset) for name in names}
 
 
 def told(gpu, count):
@@ -129,7 +122,7 @@ def told(gpu, count):
 
 
 def expected_addresses(function, added):
-    gate, up, down = (added[name].data.ptr if name in added else 0 for name in SIZES)
+    gate, up, down = (added[name].data.ptr if name in added else 0 for name in BIASES)
     return [(gate, up)] if function == "swiglu" else [(gate, up), (down, 0)]
 
 
@@ -169,14 +162,14 @@ def test_both_kinds_of_kernels_are_told(gpu, kernel):
 
 @BY_FUNCTION
 def test_a_bias_may_begin_at_any_element(gpu, function):
-    added = device_biases(*names_for(function), offset=1)
+    added = device_biases(*biases_of(function), offset=1)
     call(function, **all_on_device(function), **added)
     assert told(gpu, 1 if function == "swiglu" else 2) == expected_addresses(function, added)
 
 
 @BY_FUNCTION
 def test_biases_of_another_library_are_used_where_they_lie(gpu, function):
-    added = device_biases(*names_for(function))
+    added = device_biases(*biases_of(function))
     call(function, **all_on_device(function), **{n: Producer(bias) for n, bias in added.items()})
     assert told(gpu, 1 if function == "swiglu" else 2) == expected_addresses(function, added)
 
@@ -184,7 +177,7 @@ def test_biases_of_another_library_are_used_where_they_lie(gpu, function):
 @BY_FUNCTION
 def test_the_portable_path_gets_the_arrays(gpu, function):
     gpu.driver.capability = (8, 0)
-    added = device_biases(*names_for(function))
+    added = device_biases(*biases_of(function))
     call(function, **all_on_device(function), **added)
     gate, *down = gpu.options
     assert gate["biases"] == (added["b_gate"], added["b_up"])
@@ -195,7 +188,7 @@ def test_the_portable_path_gets_the_arrays(gpu, function):
 
 @pytest.mark.filterwarnings("ignore:cuswiglu takes the portable path")
 @pytest.mark.parametrize("function", ["mlp", "GatedMLP"])
-@pytest.mark.parametrize("names", [["b_down"], ["b_gate"], list(SIZES)], ids="+".join)
+@pytest.mark.parametrize("names", [["b_down"], ["b_gate"], list(BIASES)], ids="+".join)
 def test_a_down_projection_on_the_portable_path_adds_its_bias_in_later_calls_too(
     gpu, function, names
 ):
@@ -213,7 +206,7 @@ def test_a_down_projection_on_the_portable_path_adds_its_bias_in_later_calls_too
 
 def test_threads_share_a_call_without_mixing_their_biases(gpu):
     arguments = all_on_device("mlp")
-    sets = [device_biases(*SIZES) for _ in range(8)]
+    sets = [device_biases(*BIASES) for _ in range(8)]
     outs = [device_poisoned(M, K_OUT) for _ in sets]
 
     def work(number):
@@ -227,7 +220,7 @@ def test_threads_share_a_call_without_mixing_their_biases(gpu):
 
 
 def test_a_layer_holds_them_as_they_were_given():
-    arguments, added = good("GatedMLP"), drawn(*SIZES)
+    arguments, added = good("GatedMLP"), drawn_biases(BIASES)
     weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
     layer = GatedMLP(*weights, **added)
     assert (layer.b_gate, layer.b_up, layer.b_down) == tuple(added.values())
@@ -237,7 +230,7 @@ def test_a_layer_holds_them_as_they_were_given():
 
 
 def test_a_captured_call_reads_the_layers_biases(gpu):
-    arguments, added = all_on_device("GatedMLP"), device_biases(*SIZES)
+    arguments, added = all_on_device("GatedMLP"), device_biases(*BIASES)
     weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
     step = GatedMLP(*weights, **added).capture(arguments["x"])
     gpu.driver.launches = []
@@ -251,7 +244,7 @@ def test_a_captured_call_reads_the_layers_biases(gpu):
 @EACH
 @pytest.mark.parametrize("shape", ["one more", "one", "2-D", "scalar"])
 def test_a_bias_of_another_shape_is_refused(function, name, shape):
-    size = SIZES[name]
+    size = BIASES[name]
     shape = {"one more": (size + 1,), "one": (1,), "2-D": (1, size), "scalar": ()}[shape]
     words = [f"{name} must have shape ({size},)", f"column of w_{name[2:]}", f"got {shape}"]
     check_refused(function, ValueError, words, **{name: poisoned(*shape)})
@@ -261,7 +254,7 @@ def test_a_bias_of_another_shape_is_refused(function, name, shape):
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 def test_a_bias_of_another_dtype_is_refused(function, name, dtype):
     words = [f"{name} must have dtype bfloat16 or float16, got {dtype}"]
-    check_refused(function, TypeError, words, **{name: np.zeros(SIZES[name], dtype)})
+    check_refused(function, TypeError, words, **{name: np.zeros(BIASES[name], dtype)})
 
 
 @EACH
@@ -273,7 +266,7 @@ def test_a_bias_that_is_no_array_is_refused(function, name):
 @EACH
 @pytest.mark.parametrize("step", [2, -1, 0])
 def test_a_bias_that_is_not_contiguous_is_refused(function, name, step):
-    size = SIZES[name]
+    size = BIASES[name]
     value = poisoned(2 * size)[:: step or 2][:size]
     if step == 0:
         value = np.broadcast_to(value[:1], (size,))
@@ -283,7 +276,7 @@ def test_a_bias_that_is_not_contiguous_is_refused(function, name, step):
 
 @EACH
 def test_a_bias_that_lives_elsewhere_is_refused(gpu, function, name):
-    for elsewhere in (poisoned(SIZES[name]), device_poisoned(SIZES[name], index=1)):
+    for elsewhere in (poisoned(BIASES[name]), device_poisoned(BIASES[name], index=1)):
         arguments = all_on_device(function)
         with pytest.raises(ValueError, match=f"w_gate and {name} must live on the same device"):
             call(function, **arguments, **{name: elsewhere})
@@ -295,7 +288,7 @@ def test_a_bias_that_lives_elsewhere_is_refused(gpu, function, name):
 def test_an_out_that_overlaps_a_bias_is_refused_on_the_cpu(function, name):
     arguments = good(function)
     out = arguments["out"]
-    memory = poisoned(out.size + SIZES[name] - 1)
+    memory = poisoned(out.size + BIASES[name] - 1)
     arguments["out"] = memory[: out.size].reshape(out.shape)
     with pytest.raises(ValueError, match=f"out must not overlap {name}"):
         call(function, **arguments, **{name: memory[out.size - 1 :]})
@@ -306,7 +299,7 @@ def test_an_out_that_overlaps_a_bias_is_refused_on_the_cpu(function, name):
 def test_an_out_that_comes_to_overlap_a_bias_is_refused(gpu, function, name):
     """In a later call too; a layer's biases do not move, its out does."""
     arguments = all_on_device(function)
-    out, size = arguments["out"], SIZES[name]
+    out, size = arguments["out"], BIASES[name]
     memory = poisoned(2 * out.size + size)
     bias = on_device(memory[out.size : out.size + size])
     apart = on_device(memory[: out.size].reshape(out.shape))

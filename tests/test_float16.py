@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import fp64
 import numpy as np
 import pytest
-from calls import FUNCTIONS, K_OUT, K, M, N, call
+from calls import FUNCTIONS, K_OUT, K, M, N, call, good, in_fp64
 from capsules import Producer
 from compiled import DECODE_GATED, GATED, PLAIN, name_of, pretend_compiled, without
-from device_arrays import cupy, device_poisoned, on_device, on_host
+from device_arrays import all_on_device, cupy, device_poisoned, on_device, on_host
 from host_arrays import BF16, FP16, bits, draw, full, poisoned
 from problems import plain_problem, problem
 from tables import H200, table_for
@@ -25,23 +25,6 @@ BY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS)
 ARGUMENTS = ["x", "w_gate", "w_up", "w_down", "out", "b_gate", "b_up", "b_down"]
 
 
-def arguments_of(function, dtype=FP16):
-    """As `calls.good`, with biases."""
-    x, w_gate, w_up, w_down = draw(M, K, N, K_OUT, dtype=dtype)
-    named = {"x": x, "w_gate": w_gate, "w_up": w_up, "w_down": w_down}
-    named["out"] = poisoned(M, N if function == "swiglu" else K_OUT, dtype=dtype)
-    sizes = {"b_gate": N, "b_up": N, "b_down": K_OUT}
-    for number, (name, size) in enumerate(sizes.items()):
-        if (function, name) != ("swiglu", "b_down"):
-            values = np.random.default_rng(number).standard_normal(size)
-            named[name] = full(values, dtype=dtype)
-    return named
-
-
-def on_gpu(function, dtype=FP16):
-    return {name: on_device(array) for name, array in arguments_of(function, dtype).items()}
-
-
 # Values
 
 
@@ -49,16 +32,12 @@ def on_gpu(function, dtype=FP16):
 @pytest.mark.parametrize("activation", ["silu", "gelu", cuswiglu.ClampedSwiGLU()], ids=str)
 @pytest.mark.parametrize("out", ["given", "new"])
 def test_results_are_fp64s_rounded_to_fp16(function, activation, out):
-    named = arguments_of(function)
+    named = good(function, FP16, biased=True)
     if out == "new":
         named["out"] = None
     found = call(function, **named, activation=activation)
-    given = {name.removeprefix("w_"): array for name, array in named.items() if name != "out"}
-    if function == "swiglu":
-        del given["down"]
-    expected = (fp64.swiglu if function == "swiglu" else fp64.mlp)(**given, activation=activation)
     assert found.dtype == FP16
-    fp64.assert_close(found, expected)
+    fp64.assert_close(found, in_fp64(function, named, activation))
 
 
 def test_packed_weights_give_the_bits_of_two_matrices():
@@ -135,7 +114,7 @@ def test_an_entry_for_fp16_is_launched_on_descriptors_of_fp16(gpu, kernel):
 def test_calls_of_both_dtypes_do_not_share_what_is_kept(gpu, function):
     for dtype in (BF16, FP16, BF16, FP16):
         gpu.driver.launches = []
-        named = on_gpu(function, dtype)
+        named = all_on_device(function, dtype=dtype, biased=True)
         assert call(function, **named | {"out": None}).dtype == dtype
         assert call(function, **named) is named["out"]
         launches = gpu.driver.launches
@@ -147,7 +126,7 @@ def test_calls_of_both_dtypes_do_not_share_what_is_kept(gpu, function):
 
 @pytest.mark.usefixtures("any_evenness")
 def test_a_layer_of_fp16_takes_the_quick_way_too(gpu):
-    named = on_gpu("GatedMLP")
+    named = all_on_device("GatedMLP", dtype=FP16)
     layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
     for number in range(3):
         gpu.driver.calls = []
@@ -159,7 +138,7 @@ def test_a_layer_of_fp16_takes_the_quick_way_too(gpu):
 
 @pytest.mark.usefixtures("any_evenness")
 def test_a_captured_call_of_fp16_takes_fp16(gpu):
-    named = on_gpu("GatedMLP")
+    named = all_on_device("GatedMLP", dtype=FP16)
     layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
     step = layer.capture(named["x"])
     assert step(named["x"]).dtype == step.x.dtype == FP16
@@ -171,7 +150,7 @@ def test_a_kernel_that_knows_bf16_only_is_no_choice_and_the_portable_path_takes_
     gpu, monkeypatch
 ):
     (kernel,) = pretend_compiled(monkeypatch, without(GATED[0], "f16"))
-    named = on_gpu("swiglu")
+    named = all_on_device("swiglu", dtype=FP16, biased=True)
     words = f"{kernel.name} computes bfloat16 only, got float16"
     with pytest.warns(UserWarning, match=f"takes the portable path: {words}"):
         call("swiglu", **named)
@@ -238,7 +217,7 @@ MIXED = pytest.mark.parametrize(
 @pytest.mark.parametrize("others", [BF16, FP16], ids=str)
 def test_an_array_of_the_other_dtype_is_refused(function, name, others):
     other = FP16 if others == BF16 else BF16
-    named = arguments_of(function, others)
+    named = good(function, others, biased=True)
     named[name] = named[name].astype(other)
     with pytest.raises(TypeError, match="must have the same dtype, got") as caught:
         call(function, **named)
@@ -249,7 +228,7 @@ def test_an_array_of_the_other_dtype_is_refused(function, name, others):
 
 @MIXED
 def test_an_array_of_the_other_dtype_is_refused_in_a_later_call_too(gpu, function, name):
-    named = on_gpu(function)
+    named = all_on_device(function, dtype=FP16, biased=True)
     call(function, **named)
     gpu.driver.launches, gpu.portable[:] = [], []
     named[name] = device_poisoned(*named[name].shape)
@@ -261,7 +240,7 @@ def test_an_array_of_the_other_dtype_is_refused_in_a_later_call_too(gpu, functio
 
 @pytest.mark.parametrize("dtype", [BF16, FP16], ids=str)
 def test_a_layer_refuses_the_other_dtype_after_its_own(gpu, dtype):
-    named = on_gpu("GatedMLP", dtype)
+    named = all_on_device("GatedMLP", dtype=dtype)
     layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
     layer(named["x"])
     other = device_poisoned(M, K, dtype=FP16 if dtype == BF16 else BF16)

@@ -5,26 +5,34 @@ from __future__ import annotations
 import fp64
 import numpy as np
 import pytest
+from calls import in_fp64
 from compiled import GATED, pretend_compiled, without
-from fp64 import assert_close, swiglu
+from fp64 import assert_close
 from host_arrays import BF16, FP16, bits, draw, full
 
 jax = pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
 import jax.numpy as jnp
-from jax_tracing import CHECKPOINT, K_OUT, WRAPPED, K, M, N, called, inputs, lowered, refused
+from jax_tracing import (
+    BIASES,
+    CHECKPOINT,
+    K_OUT,
+    WRAPPED,
+    K,
+    M,
+    N,
+    called,
+    inputs,
+    lowered,
+    named,
+    refused,
+)
 
 import cuswiglu.jax
 
 pytestmark = pytest.mark.usefixtures("jax_on_the_cpu")
 
 BY_ACTIVATION = pytest.mark.parametrize("activation", fp64.ACTIVATIONS, ids=str)
-BIASES = {"b_gate": N, "b_up": N, "b_down": K_OUT}
-
-
-def biases_of(*names):
-    rng = np.random.default_rng(1)
-    return {name: full(rng.standard_normal(BIASES[name])) for name in names}
 
 
 @WRAPPED
@@ -32,7 +40,7 @@ def biases_of(*names):
 def test_mlp_with_another_activation_is_fp64s(wrap, activation):
     given = inputs()
     found = wrap(lambda *given: cuswiglu.jax.mlp(*given, activation=activation))(*given)
-    assert_close(found, fp64.mlp(*map(np.asarray, given), activation=activation))
+    assert_close(found, fp64.mlp(*given, activation=activation))
 
 
 @WRAPPED
@@ -40,33 +48,25 @@ def test_mlp_with_another_activation_is_fp64s(wrap, activation):
     "names", [("b_gate",), ("b_up",), ("b_down",), ("b_gate", "b_up", "b_down")], ids="+".join
 )
 def test_mlp_with_biases_is_fp64s(wrap, names):
-    given, added = inputs(), biases_of(*names)
-    call = wrap(lambda given, added: cuswiglu.jax.mlp(*given, **added, activation="gelu"))
-    expected = fp64.mlp(*map(np.asarray, given), **added, activation="gelu")
-    assert_close(call(given, {name: jnp.asarray(bias) for name, bias in added.items()}), expected)
+    given = named(names)
+    found = wrap(lambda given: cuswiglu.jax.mlp(**given, activation="gelu"))(given)
+    assert_close(found, in_fp64("mlp", given, "gelu"))
 
 
 def test_swiglu_with_biases_is_fp64s():
-    x, gate, up, _ = inputs()
-    added = biases_of("b_gate", "b_up")
-    found = cuswiglu.jax.swiglu(x, gate, up, **added)
-    assert_close(found, swiglu(*map(np.asarray, (x, gate, up)), **added))
+    given = named(["b_gate", "b_up"])
+    del given["w_down"]
+    assert_close(cuswiglu.jax.swiglu(**given), in_fp64("swiglu", given))
 
 
 @pytest.mark.parametrize("over", ["x", "b_up"])
 def test_vmap_over_x_or_a_bias(over):
-    x, gate, up, down = map(np.asarray, inputs())
-    added = biases_of(*BIASES)
-    given = {"x": x, "w_gate": gate, "w_up": up, "w_down": down, **added}
-    stacked = given | {over: np.stack([given[over], 2 * given[over]])}
+    given = named(BIASES)
+    stacked = given | {over: jnp.stack([given[over], 2 * given[over]])}
     axes = {name: 0 if name == over else None for name in given}
     one = jax.vmap(lambda given: cuswiglu.jax.mlp(**given), ({**axes},))(stacked)
     for found, value in zip(one, stacked[over], strict=True):
-        assert_close(found, fp64.mlp(**_fp64_names(given | {over: value})))
-
-
-def _fp64_names(given):
-    return {name.removeprefix("w_"): value for name, value in given.items()}
+        assert_close(found, in_fp64("mlp", given | {over: value}))
 
 
 # Gradients
@@ -90,7 +90,7 @@ def activated_in_fp32(activation):
 
 @BY_ACTIVATION
 def test_gradients_of_activations_and_biases_are_those_of_fp32(activation):
-    given = [*inputs(), *map(jnp.asarray, biases_of(*BIASES).values())]
+    given = list(named(BIASES).values())
     cotangent = jnp.asarray(draw(M, K_OUT, 8)[0])
 
     def ours(x, gate, up, down, *added):
@@ -155,12 +155,11 @@ def test_a_down_projection_for_cublas_has_its_bias_behind_the_call():
 @WRAPPED
 @pytest.mark.parametrize("weights", ["k", "n"])
 def test_mlp_of_fp16_is_fp64s_rounded_to_fp16(wrap, weights):
-    given = draw(M, K, N, K_OUT, dtype=FP16)
-    added = {name: full(bias, dtype=FP16) for name, bias in biases_of(*BIASES).items()}
+    given = {name: np.asarray(array) for name, array in named(BIASES, FP16).items()}
     options = {"activation": "gelu_tanh", "weights": weights}
-    found = wrap(lambda given, added: cuswiglu.jax.mlp(*given, **added, **options))(given, added)
+    found = wrap(lambda given: cuswiglu.jax.mlp(**given, **options))(given)
     assert found.dtype == FP16
-    assert_close(found, fp64.mlp(*given, **added, activation="gelu_tanh"))
+    assert_close(found, in_fp64("mlp", given, "gelu_tanh"))
 
 
 def test_the_intermediate_is_rounded_to_fp16_though_xla_could_keep_it():
@@ -233,11 +232,9 @@ def test_kernels_that_know_bf16_only_leave_fp16_to_plain_jax(monkeypatch):
 
 @pytest.mark.parametrize("name", ["x", "w_up", "w_down", "b_gate", "b_down"])
 def test_an_array_of_the_other_dtype_is_refused(name):
-    added = dict(zip(BIASES, map(jnp.asarray, biases_of(*BIASES).values()), strict=True))
-    named = dict(zip(("x", "w_gate", "w_up", "w_down"), inputs(), strict=True)) | added
-    refused(
-        TypeError, "must have the same dtype, got", **added | {name: named[name].astype("float16")}
-    )
+    given = named(BIASES)
+    given[name] = given[name].astype("float16")
+    refused(TypeError, "must have the same dtype, got", **given)
 
 
 @pytest.mark.parametrize(
