@@ -52,6 +52,22 @@ def call(function, *, x, w_gate, w_up, w_down, out=None, variant="auto", stream=
     return work(x, *weights, out=out, variant=variant, stream=stream, **more)
 
 
+def layer_of(arguments, **options):
+    """A GatedMLP of the weights and the biases among these arguments."""
+    weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
+    biases = {name: arguments[name] for name in BIASES if name in arguments}
+    return cuswiglu.GatedMLP(*weights, **biases, **options)
+
+
+def repeated(function, arguments):
+    """work(**changes): the function, or one layer, of these arguments but for changes."""
+    if function != "GatedMLP":
+        return lambda **changes: call(function, **arguments | changes)
+    layer = layer_of(arguments)
+    own = {name: arguments[name] for name in ("x", "out")}
+    return lambda **changes: layer(**own | changes)
+
+
 def check_refused(function, error, words, **changes):
     """The call raises `error`, its message has all `words`, and `out` is still full of NaN."""
     arguments = good(function)

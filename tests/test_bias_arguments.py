@@ -18,6 +18,8 @@ from calls import (
     drawn_biases,
     good,
     in_fp64,
+    layer_of,
+    repeated,
 )
 from capsules import Producer
 from compiled import DECODE_GATED, GATED
@@ -27,7 +29,7 @@ from host_arrays import bits, draw, full, poisoned
 from problems import weight
 
 import cuswiglu
-from cuswiglu import GatedMLP, accuracy, activations
+from cuswiglu import accuracy, activations
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
 
@@ -140,15 +142,11 @@ def test_kernels_are_told_where_biases_lie_in_every_call(gpu, function, names, o
 
 @CASES
 def test_a_layer_or_a_call_again_makes_no_new_plan(gpu, function, names):
-    arguments, added = all_on_device(function), device_biases(*names)
-    weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
-    work = GatedMLP(*weights, **added) if function == "GatedMLP" else None
+    added = device_biases(*names)
+    again = repeated(function, all_on_device(function) | added)
     for number in range(3):
         gpu.driver.calls = []
-        if work is None:
-            call(function, **arguments | {"out": None}, **added)
-        else:
-            work(arguments["x"])
+        again(out=None)
         assert (gpu.driver.count(PLANS) == 0) == (number > 0)
         assert told(gpu, 1 if function == "swiglu" else 2) == expected_addresses(function, added)
 
@@ -221,18 +219,16 @@ def test_threads_share_a_call_without_mixing_their_biases(gpu):
 
 def test_a_layer_holds_them_as_they_were_given():
     arguments, added = good("GatedMLP"), drawn_biases(BIASES)
-    weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
-    layer = GatedMLP(*weights, **added)
+    layer = layer_of(arguments | added)
     assert (layer.b_gate, layer.b_up, layer.b_down) == tuple(added.values())
     assert "with b_gate, b_up, b_down, on the CPU" in repr(layer)
-    without = GatedMLP(*weights)
+    without = layer_of(arguments)
     assert without.b_gate is without.b_up is without.b_down is None
 
 
 def test_a_captured_call_reads_the_layers_biases(gpu):
     arguments, added = all_on_device("GatedMLP"), device_biases(*BIASES)
-    weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
-    step = GatedMLP(*weights, **added).capture(arguments["x"])
+    step = layer_of(arguments | added).capture(arguments["x"])
     gpu.driver.launches = []
     step(arguments["x"])
     assert told(gpu, 2) == expected_addresses("mlp", added)
@@ -304,16 +300,9 @@ def test_an_out_that_comes_to_overlap_a_bias_is_refused(gpu, function, name):
     bias = on_device(memory[out.size : out.size + size])
     apart = on_device(memory[: out.size].reshape(out.shape))
     overlapping = on_device(memory[8 : out.size + 8].reshape(out.shape))
-    work = call
-    if function == "GatedMLP":
-        weights = [arguments.pop(each) for each in ("w_gate", "w_up", "w_down")]
-        layer = GatedMLP(*weights, **{name: bias})
-
-        def work(_, *, x, out, **ignored):
-            return layer(x, out=out)
-
-    work(function, **arguments | {"out": apart}, **{name: bias})
+    again = repeated(function, arguments | {name: bias})
+    again(out=apart)
     before = len(gpu.driver.launches)
     with pytest.raises(ValueError, match=f"out must not overlap {name}"):
-        work(function, **arguments | {"out": overlapping}, **{name: bias})
+        again(out=overlapping)
     assert len(gpu.driver.launches) == before

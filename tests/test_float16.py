@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import fp64
 import numpy as np
 import pytest
-from calls import FUNCTIONS, K_OUT, K, M, N, call, good, in_fp64
+from calls import FUNCTIONS, K_OUT, K, M, N, call, good, in_fp64, layer_of
 from capsules import Producer
 from compiled import DECODE_GATED, GATED, PLAIN, name_of, pretend_compiled, without
 from device_arrays import all_on_device, cupy, device_poisoned, on_device, on_host
@@ -18,7 +18,7 @@ from problems import plain_problem, problem
 from tables import H200, table_for
 
 import cuswiglu
-from cuswiglu import GatedMLP, accuracy, activations, select
+from cuswiglu import accuracy, activations, select
 from cuswiglu.backends import cublas
 
 BY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS)
@@ -127,7 +127,7 @@ def test_calls_of_both_dtypes_do_not_share_what_is_kept(gpu, function):
 @pytest.mark.usefixtures("any_evenness")
 def test_a_layer_of_fp16_takes_the_quick_way_too(gpu):
     named = all_on_device("GatedMLP", dtype=FP16)
-    layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
+    layer = layer_of(named)
     for number in range(3):
         gpu.driver.calls = []
         assert layer(named["x"]).dtype == FP16
@@ -139,7 +139,7 @@ def test_a_layer_of_fp16_takes_the_quick_way_too(gpu):
 @pytest.mark.usefixtures("any_evenness")
 def test_a_captured_call_of_fp16_takes_fp16(gpu):
     named = all_on_device("GatedMLP", dtype=FP16)
-    layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
+    layer = layer_of(named)
     step = layer.capture(named["x"])
     assert step(named["x"]).dtype == step.x.dtype == FP16
     with pytest.raises(TypeError, match="x must have the captured dtype float16, got bfloat16"):
@@ -241,7 +241,7 @@ def test_an_array_of_the_other_dtype_is_refused_in_a_later_call_too(gpu, functio
 @pytest.mark.parametrize("dtype", [BF16, FP16], ids=str)
 def test_a_layer_refuses_the_other_dtype_after_its_own(gpu, dtype):
     named = all_on_device("GatedMLP", dtype=dtype)
-    layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
+    layer = layer_of(named)
     layer(named["x"])
     other = device_poisoned(M, K, dtype=FP16 if dtype == BF16 else BF16)
     with pytest.raises(TypeError, match="x and w_gate must have the same dtype"):

@@ -8,7 +8,7 @@ import math
 import fp64
 import numpy as np
 import pytest
-from calls import FUNCTIONS, call, check_refused
+from calls import FUNCTIONS, call, check_refused, layer_of
 from compiled import DECODE_GATED, GATED, without
 from device_arrays import all_on_device, on_device
 from fake_driver import coefficients
@@ -190,8 +190,7 @@ def test_calls_that_differ_in_the_activation_alone_do_not_share_what_is_kept(gpu
 @BY_CODE
 def test_weights_of_a_layer_are_loaded_ahead_whatever_the_activation(gpu, activation):
     arguments = all_on_device("GatedMLP")
-    weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
-    layer = cuswiglu.GatedMLP(*weights, activation=activation)
+    layer = layer_of(arguments, activation=activation)
     for _ in range(2):
         layer(arguments["x"])
     _, _, gate_and_up, _ = (launch.named for launch in gpu.driver.launches)
