@@ -8,7 +8,7 @@ import pytest
 from calls import in_fp64
 from compiled import GATED, pretend_compiled, without
 from fp64 import assert_close
-from host_arrays import BF16, FP16, bits, draw, full
+from host_arrays import FP16, bits, full
 
 jax = pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
@@ -19,8 +19,8 @@ from jax_tracing import (
     K_OUT,
     WRAPPED,
     K,
-    M,
     N,
+    assert_gradients,
     called,
     inputs,
     lowered,
@@ -72,44 +72,13 @@ def test_vmap_over_x_or_a_bias(over):
 # Gradients
 
 
-def activated_in_fp32(activation):
-    """The whole MLP without a rounding, as JAX's own functions say it."""
-    gates = {"silu": jax.nn.silu, "relu": jax.nn.relu}
-    gates |= {"gelu": lambda g: jax.nn.gelu(g, approximate=False), "gelu_tanh": jax.nn.gelu}
-
-    def mlp(x, gate, up, down, b_gate, b_up, b_down):
-        gate, up = x @ gate + b_gate, x @ up + b_up
-        if activation in gates:
-            return (gates[activation](gate) * up) @ down + b_down
-        gate = gate.clip(max=activation.limit)
-        up = up.clip(-activation.limit, activation.limit)
-        return (gate * jax.nn.sigmoid(activation.alpha * gate) * (up + 1)) @ down + b_down
-
-    return mlp
-
-
 @BY_ACTIVATION
 def test_gradients_of_activations_and_biases_are_those_of_fp32(activation):
-    given = list(named(BIASES).values())
-    cotangent = jnp.asarray(draw(M, K_OUT, 8)[0])
-
     def ours(x, gate, up, down, *added):
         added = dict(zip(BIASES, added, strict=True))
         return cuswiglu.jax.mlp(x, gate, up, down, **added, activation=activation)
 
-    def loss(call, cotangent):
-        return lambda *given: (call(*given) * cotangent).sum(dtype=jnp.float32)
-
-    found = jax.jit(jax.grad(loss(ours, cotangent), range(7)))(*given)
-    exact = [array.astype(jnp.float32) for array in given]
-    with jax.default_matmul_precision("highest"):
-        wanted = jax.grad(
-            loss(activated_in_fp32(activation), cotangent.astype(jnp.float32)), range(7)
-        )(*exact)
-    for one, expected in zip(found, wanted, strict=True):
-        assert (one.dtype, one.shape) == (BF16, expected.shape)
-        error = np.linalg.norm(one.astype(jnp.float32) - expected) / np.linalg.norm(expected)
-        assert error < 2**-6
+    assert_gradients(ours, named(BIASES).values(), activation, tolerance=2**-6)
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
@@ -183,21 +152,8 @@ def test_vmap_over_x_of_fp16_gives_the_same_bits():
     assert (bits(found) == bits(cuswiglu.jax.mlp(x.reshape(4, 6, K), *weights))).all()
 
 
-def test_gradients_of_fp16_are_of_fp16():
-    given = inputs(dtype=FP16)
-
-    def loss(call):
-        return lambda *given: call(*given).sum(dtype=jnp.float32)
-
-    found = jax.jit(jax.grad(loss(cuswiglu.jax.mlp), range(4)))(*given)
-    exact = [array.astype(jnp.float32) for array in given]
-    zeros = [jnp.zeros(size) for size in BIASES.values()]
-    with jax.default_matmul_precision("highest"):
-        wanted = jax.grad(loss(activated_in_fp32("silu")), range(4))(*exact, *zeros)
-    for one, expected in zip(found, wanted, strict=True):
-        assert (one.dtype, one.shape) == (FP16, expected.shape)
-        error = np.linalg.norm(one.astype(jnp.float32) - expected) / np.linalg.norm(expected)
-        assert error < 2**-9
+def test_gradients_of_fp16_are_those_of_fp32_rounded_to_fp16():
+    assert_gradients(cuswiglu.jax.mlp, inputs(dtype=FP16), tolerance=2**-9)
 
 
 def test_no_tokens_of_fp16_give_fp16():
