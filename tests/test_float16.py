@@ -19,7 +19,6 @@ from tables import H200, table_for
 
 import cuswiglu
 from cuswiglu import accuracy, activations, select
-from cuswiglu.backends import cublas
 
 BY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS)
 ARGUMENTS = ["x", "w_gate", "w_up", "w_down", "out", "b_gate", "b_up", "b_down"]
@@ -62,24 +61,6 @@ def test_the_portable_path_rounds_to_fp16(portable):
     gelu = activations.find("gelu")
     portable.swiglu(x, gate, up, out, activation=gelu, biases=(b_gate, b_up))
     fp64.assert_close(out, fp64.swiglu(x, gate, up, b_gate, b_up, "gelu"))
-
-
-@pytest.mark.parametrize(("dtype", "number"), [(BF16, 14), (FP16, 2)], ids=str)
-@pytest.mark.parametrize(("result", "to"), [(None, None), (np.float32, 0)], ids=["own", "float32"])
-def test_cublas_is_told_the_types(monkeypatch, dtype, number, result, to):
-    """CUDA_R_16BF, CUDA_R_16F and CUDA_R_32F."""
-    told = {}
-    monkeypatch.setattr(cublas, "_call", lambda name, *given: told.setdefault(name, given))
-    cuda = SimpleNamespace(
-        get_cublas_handle=lambda: 1, get_current_stream=lambda: SimpleNamespace(ptr=7)
-    )
-    fake = SimpleNamespace(cuda=cuda, empty=lambda *_: device_poisoned(16), uint8=np.uint8)
-    monkeypatch.setattr(cublas, "cupy_module", lambda: fake)
-    x, weight = (on_device(array) for array in draw(M, K, N, dtype=dtype)[:2])
-    cublas.matmul(x, weight, on_device(np.zeros((M, N), result or dtype)))
-    weight_type, x_type, out_type = (told["cublasGemmEx_64"][place] for place in (8, 11, 15))
-    assert (weight_type, x_type) == (number, number)
-    assert out_type == (number if to is None else to)
 
 
 @pytest.mark.parametrize("dtype", [BF16, FP16], ids=str)
