@@ -7,20 +7,16 @@ import gc
 import sys
 
 import pytest
+from bench_cells import SETS, named, on_gpu, poisoned_inputs
 from compiled import DECODE_PLAIN, PLAIN
-from device_arrays import device_poisoned
 from test_bench_records import SESSION, row
 
-from cuswiglu.bench import contenders, figures, inputs, plots, tables
+from cuswiglu.bench import contenders, figures, plots, tables
 from cuswiglu.bench import record as records
-from cuswiglu.bench.cells import SUITES, Cell
+from cuswiglu.bench.cells import SUITES
 from cuswiglu.bench.contenders import _host
 from cuswiglu.bench.record import Outcome, Record
 from cuswiglu.cli import main
-
-CELL = Cell("tiny", k=64, n=96, m=4)
-SETS = 2
-
 
 # The clock
 
@@ -92,21 +88,14 @@ def test_garbage_is_collected_again_after_an_error(watched):
 
 @pytest.fixture
 def drawn(gpu, monkeypatch):
-    """Inputs of a small cell on the GPU that is not there."""
-    for module in (inputs, _host):
-        monkeypatch.setattr(module, "cupy_module", lambda: gpu.cupy)
+    """Inputs of the small cell on the GPU that is not there."""
     monkeypatch.setattr(_host, "poison", lambda array: None)
-    x = device_poisoned(CELL.m, CELL.k)
-    w2 = tuple(device_poisoned(2 * CELL.n, CELL.k) for _ in range(SETS))
-    w_down = tuple(device_poisoned(CELL.k, CELL.n) for _ in range(SETS))
-    made = inputs.Inputs(CELL, x, w2, w_down)
-    with gpu.cupy.cuda.Device(0):
-        yield made
+    with on_gpu(gpu, monkeypatch, _host):
+        yield poisoned_inputs()
 
 
 def runner(name, drawn):
-    (found,) = (one for one in _host.calls().contenders if one.name == name)
-    return found.make(drawn)
+    return named(name, _host.calls()).make(drawn)
 
 
 @pytest.mark.usefixtures("any_evenness")
@@ -150,8 +139,7 @@ def test_bare_launches_are_the_driver_calls_alone(gpu, drawn):
 
 def test_without_a_second_kernel_there_are_no_bare_launches(drawn):
     """Where auto gives the down projection to cuBLAS: too many tokens for a decode kernel."""
-    more = dataclasses.replace(CELL, m=300)
-    drawn = dataclasses.replace(drawn, cell=more, x=device_poisoned(300, CELL.k))
+    drawn = poisoned_inputs(dataclasses.replace(drawn.cell, m=300))
     with pytest.raises(RuntimeError, match="no two kernels to launch: w_down take cublas"):
         runner("bare-launches", drawn)
 
