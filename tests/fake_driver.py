@@ -39,6 +39,8 @@ COEFFICIENTS = coefficients()  # of SiLU, and of what has no activation
 _TILING = {"raster_rows": 4, "wide": 4, "wide_width": 4, "narrow_width": 4}
 TILE_INTEGERS = _SIZES | _TILING | _LAST | _FLOATS
 DECODE_INTEGERS = _SIZES | {"out_stride": 8, "rows": 4, "stages": 4} | _LAST | _FLOATS
+#: Is asked once by each plan that is made.
+PLANS = "cuOccupancyMaxActiveClusters"
 #: Shared memory of an SM, and what a CTA of it takes beyond its own.
 SM_BYTES, CTA_BYTES = 228 << 10, 1 << 10
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 from bench_cells import SETS, named, on_gpu, poisoned_inputs
 from compiled import DECODE_PLAIN, PLAIN
+from fake_driver import PLANS
 from test_bench_records import SESSION, row
 
 from cuswiglu.bench import contenders, figures, plots, tables
@@ -117,7 +118,7 @@ def test_a_call_launches_the_kernels_on_the_weights_of_its_set(gpu, drawn, name,
         gpu.driver.calls = []
         result = made.timed._call(number)
         assert len(gpu.driver.launches) == launches
-        assert gpu.driver.count("cuOccupancyMaxActiveClusters") == 0
+        assert gpu.driver.count(PLANS) == 0
         first, last = gpu.driver.launches[0], gpu.driver.launches[-1]
         if name != "captured":  # which has an x of its own
             assert first.addresses[0] == drawn.x.data.ptr

@@ -24,7 +24,7 @@ from calls import (
 from capsules import Producer
 from compiled import DECODE_GATED, GATED
 from device_arrays import all_on_device, device_poisoned, on_device, on_host
-from fake_driver import run_in_threads
+from fake_driver import PLANS, run_in_threads
 from host_arrays import bits, draw, full, poisoned
 from problems import weight
 
@@ -33,7 +33,6 @@ from cuswiglu import accuracy, activations
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
 
-PLANS = "cuOccupancyMaxActiveClusters"  # is asked once by each plan that is made
 
 CASES = pytest.mark.parametrize(
     ("function", "names"),

@@ -13,6 +13,7 @@ from calls import FUNCTIONS, K_OUT, K, M, N, call, good, in_fp64, layer_of
 from capsules import Producer
 from compiled import DECODE_GATED, GATED, PLAIN, name_of, pretend_compiled, without
 from device_arrays import all_on_device, cupy, device_poisoned, on_device, on_host
+from fake_driver import PLANS
 from host_arrays import BF16, FP16, bits, draw, full, poisoned
 from problems import plain_problem, problem
 from tables import H200, table_for
@@ -112,7 +113,7 @@ def test_a_layer_of_fp16_takes_the_quick_way_too(gpu):
     for number in range(3):
         gpu.driver.calls = []
         assert layer(named["x"]).dtype == FP16
-        assert (gpu.driver.count("cuOccupancyMaxActiveClusters") == 0) == (number > 0)
+        assert (gpu.driver.count(PLANS) == 0) == (number > 0)
     assert "float16, on CUDA device 0" in repr(layer)
     assert all(("_f16" in launch.entry) for launch in gpu.driver.launches)
 

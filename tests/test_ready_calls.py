@@ -8,7 +8,7 @@ from calls import FUNCTIONS, K_OUT, K, M, N, call, layer_of, repeated
 from capsules import Producer
 from compiled import GATED
 from device_arrays import all_on_device, device_poisoned, on_device, on_host
-from fake_driver import run_in_threads
+from fake_driver import PLANS, run_in_threads
 from host_arrays import poisoned
 from problems import weight
 
@@ -16,8 +16,6 @@ import cuswiglu
 from cuswiglu import gated_mlp
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
-
-PLANS = "cuOccupancyMaxActiveClusters"  # is asked once by each plan that is made
 
 
 @pytest.fixture(params=FUNCTIONS)
