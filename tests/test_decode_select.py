@@ -10,7 +10,7 @@ import pytest
 from calls import K_OUT, K, N, layer_of
 from compiled import DECODE, DECODE_GATED, DECODE_PLAIN, GATED, PLAIN, name_of
 from device_arrays import all_on_device, device_poisoned, on_device
-from fake_driver import DECODE_INTEGERS
+from fake_driver import DECODE_NUMBERS
 from host_arrays import draw, poisoned
 from hypothesis import given
 from hypothesis import strategies as st
@@ -199,7 +199,7 @@ def test_a_call_launches_the_measured_split(gpu, tables):
         launch = gpu.driver.launches[-1]
         assert launch.entry == GATED_16.entry("k")
         assert launch.named["rows"] == SPLIT.rows
-    assert set(launch.named) == set(DECODE_INTEGERS)
+    assert set(launch.named) == set(DECODE_NUMBERS)
 
 
 # Explanations

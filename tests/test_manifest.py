@@ -14,7 +14,7 @@ import cubin_files
 import pytest
 from compiled import DECODE, TILES
 from cubin_files import KERNELS
-from fake_driver import DECODE_INTEGERS, TILE_INTEGERS
+from fake_driver import DECODE_NUMBERS, TILE_NUMBERS
 
 import cuswiglu
 from build_scripts.build import ALL_INSTANCES
@@ -115,13 +115,13 @@ def test_a_cubin_has_the_entries_of_the_table_and_no_others(name):
 def test_an_entry_takes_four_descriptors_two_addresses_and_the_numbers_of_a_plan(name, key):
     """What `plan._Arguments` packs, as the fake driver takes it apart."""
     found = cubin_files.parameter_bytes(name, entry_of(name, key))
-    assert found == [128] * 4 + [8, 8] + [*TILE_INTEGERS.values()]
+    assert found == [128] * 4 + [8, 8] + [*TILE_NUMBERS.values()]
 
 
 @pytest.mark.parametrize(("name", "key"), DECODE_ENTRIES)
 def test_a_decode_entry_takes_three_descriptors_three_addresses_and_the_numbers(name, key):
     found = cubin_files.parameter_bytes(name, entry_of(name, key))
-    assert found == [128] * 3 + [8, 8, 8] + [*DECODE_INTEGERS.values()]
+    assert found == [128] * 3 + [8, 8, 8] + [*DECODE_NUMBERS.values()]
 
 
 @pytest.mark.parametrize(("name", "key"), ENTRIES)
