@@ -12,9 +12,8 @@ from calls import FUNCTIONS, call, check_refused, layer_of
 from compiled import DECODE_GATED, GATED, without
 from device_arrays import all_on_device, on_device
 from fake_driver import coefficients
-from host_arrays import bits, draw, full, poisoned
+from host_arrays import BF16, bits, draw, full, poisoned
 from problems import problem
-from special_values import BF16
 from tables import table_for
 
 import cuswiglu
