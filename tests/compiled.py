@@ -23,7 +23,7 @@ DECODE_GATED = [kernel for kernel in DECODE if kernel.gated]
 DECODE_PLAIN = [kernel for kernel in DECODE if not kernel.gated]
 #: Layouts that some kernel of gate and up has an entry for.
 MAJORS = [major for major in LAYOUTS if any(major in kernel.layouts for kernel in GATED)]
-#: (kernel, layout) of every entry, for BF16, of a kernel of tiles for gate and up.
+#: (kernel, layout) of every entry for SiLU alone, in BF16, of a kernel of tiles for gate and up.
 ENTRIES = [
     pytest.param(kernel, major, id=kernel.entry(major))
     for kernel in GATED

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import settings
 
-# `pytest --hypothesis-profile=long`, with `-m gpu` or without: hours of whatever can be drawn.
+# `pytest --hypothesis-profile=long`: hours of whatever can be drawn; with `-m gpu`, minutes.
 settings.register_profile("long", max_examples=20_000, deadline=None, print_blob=True)
 
 

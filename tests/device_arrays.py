@@ -27,9 +27,9 @@ def on_host(array):
     return np.lib.stride_tricks.as_strided(flat, array.shape, array.strides)
 
 
-def all_on_device(function, index=0):
+def all_on_device(function, index=0, **options):
     """Good arguments of a function, on CUDA device `index`."""
-    return {name: on_device(array, index) for name, array in good(function).items()}
+    return {name: on_device(array, index) for name, array in good(function, **options).items()}
 
 
 def _extent(array):

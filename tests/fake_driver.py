@@ -37,8 +37,10 @@ def coefficients(activation="silu"):
 
 COEFFICIENTS = coefficients()  # of SiLU, and of what has no activation
 _TILING = {"raster_rows": 4, "wide": 4, "wide_width": 4, "narrow_width": 4}
-TILE_INTEGERS = _SIZES | _TILING | _LAST | _FLOATS
-DECODE_INTEGERS = _SIZES | {"out_stride": 8, "rows": 4, "stages": 4} | _LAST | _FLOATS
+TILE_NUMBERS = _SIZES | _TILING | _LAST | _FLOATS
+DECODE_NUMBERS = _SIZES | {"out_stride": 8, "rows": 4, "stages": 4} | _LAST | _FLOATS
+#: Is asked once by each plan that is made.
+PLANS = "cuOccupancyMaxActiveClusters"
 #: Shared memory of an SM, and what a CTA of it takes beyond its own.
 SM_BYTES, CTA_BYTES = 228 << 10, 1 << 10
 
@@ -220,9 +222,9 @@ class FakeDriver:
         return result
 
     def _launch(self, config, function, arguments):
-        """The operands and the integers, as the kernels declare them."""
+        """The operands, biases, integers and floats, as the kernels declare them."""
         decode = function.entry.startswith("decode")
-        declared = DECODE_INTEGERS if decode else TILE_INTEGERS
+        declared = DECODE_NUMBERS if decode else TILE_NUMBERS
         pointers = (ctypes.c_uint64 * (6 + len(declared))).from_address(arguments)
         described = pointers[:3] if decode else pointers[:4]
         assert all(pointer % 128 == 0 for pointer in described)

@@ -1,4 +1,4 @@
-"""The operation in FP64, and what may separate a BF16 result from it."""
+"""The operation in FP64, of NumPy and JAX arrays, and what may separate a result from it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,12 @@ def swiglu(x, gate, up, b_gate=None, b_up=None, activation="silu"):
 
 
 def matmul(x, weight, bias=None):
-    product = x.astype(np.float64) @ weight.astype(np.float64)
-    return product if bias is None else product + bias.astype(np.float64)
+    product = _exact(x) @ _exact(weight)
+    return product if bias is None else product + _exact(bias)
+
+
+def _exact(array):
+    return np.asarray(array).astype(np.float64)
 
 
 def mlp(x, gate, up, down, b_gate=None, b_up=None, b_down=None, activation="silu"):

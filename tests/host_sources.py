@@ -1,4 +1,4 @@
-"""Pieces of the kernels' sources that need no GPU, compiled for the host."""
+"""Pieces of the kernels' sources: read, or compiled for the host where they need no GPU."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ def extract(file: str, pattern: str) -> str:
     found = re.search(rf"^( *){pattern}.*?^\1}};?$", source, re.MULTILINE | re.DOTALL)
     assert found, f"{file} no longer has {pattern!r}: adapt the tests that compile it for the host"
     return found[0]
+
+
+def entries_of(source: str, header: str, macro: str) -> list[dict[str, str]]:
+    """The calls of a header's macro in a translation unit: parameter of the macro -> argument."""
+    defined = (KERNELS / header).read_text().replace("\\\n", " ")
+    names = re.search(rf"#define {macro}\(([^)]*)\)", defined)[1]
+    calls = re.findall(rf"^{macro}\((.*)\)$", source, re.MULTILINE)
+    split = re.compile(r"\s*,\s*").split
+    return [dict(zip(split(names.strip()), split(call), strict=True)) for call in calls]
 
 
 def compiled(folder: Path, name: str, source: str) -> ctypes.CDLL:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import fp64 as references
-import ml_dtypes
 import numpy as np
 import pytest
+from bench_cells import SETS, STREAM, named, on_gpu, poisoned_inputs
 from compiled import GATED
-from device_arrays import device_poisoned, on_device
 from fake_driver import coefficients
-from host_arrays import BF16, FP16, poisoned
+from host_arrays import BF16, FP16
 from test_bench_measure import CELL, host, measured
 from test_bench_records import FAILED, SESSION, row
 
@@ -48,28 +47,16 @@ def test_cells_are_the_papers_of_7b():
 
 # Who takes part
 
-SETS = 2
-
 
 def contender(name):
-    (found,) = (one for one in _activations.ours().contenders if one.name == name)
-    return found
+    return named(name, _activations.ours())
 
 
 @pytest.fixture
 def drawn(gpu, monkeypatch):
-    """Inputs of a small cell, by dtype, on the GPU that is not there."""
-    for module in (inputs, _own):
-        monkeypatch.setattr(module, "cupy_module", lambda: gpu.cupy)
-
-    def draw(dtype):
-        x = device_poisoned(CELL.m, CELL.k, dtype=dtype)
-        w2 = tuple(on_device(poisoned(2 * CELL.n, CELL.k, dtype=dtype)) for _ in range(SETS))
-        biases = tuple(on_device(poisoned(2, CELL.n, dtype=dtype)) for _ in range(SETS))
-        return inputs.Inputs(CELL, x, w2, (), biases=biases, dtype=dtype)
-
-    with gpu.cupy.cuda.Device(0), gpu.cupy.cuda.Stream(77):
-        yield {dtype: draw(dtype) for dtype in (BF16, FP16)}
+    """Inputs of the small cell, by dtype, on the GPU that is not there."""
+    with on_gpu(gpu, monkeypatch, _own):
+        yield {dtype: poisoned_inputs(CELL, dtype) for dtype in (BF16, FP16)}
 
 
 def test_contenders_are_ours_alone():
@@ -98,7 +85,7 @@ def test_a_contender_launches_what_it_is_named_after_on_the_arrays_of_its_set(gp
         assert launch.named["activation"] == code
         assert coefficients(activation).items() <= launch.named.items()
         assert ("_f16" in launch.entry) == (dtype == FP16)
-        assert launch.stream == 77
+        assert launch.stream == STREAM
 
 
 def test_all_are_computed_by_the_kernel_that_auto_chooses_for_silu(drawn):
@@ -166,7 +153,7 @@ def test_inputs_of_fp16_are_the_same_numbers_rounded_otherwise(host):
         np.testing.assert_allclose(one.astype(float), other.astype(float), 2**-8, 2**-20)
     assert {array.dtype for array in (half.x, *half.w2, *half.biases, half.hidden)} == {FP16}
     finer = half.x.astype(np.float32)
-    assert (finer.astype(ml_dtypes.bfloat16).astype(np.float32) != finer).mean() > 0.5
+    assert (finer.astype(BF16).astype(np.float32) != finer).mean() > 0.5
 
 
 def test_fp16_is_poisoned_with_nan():

@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from device_arrays import device_poisoned
+from bench_cells import SETS, STREAM, named, on_gpu, poisoned_inputs
 from test_bench_measure import CELL, host
 from test_bench_records import FAILED, SESSION, row
 from test_bench_run import Machine
@@ -15,7 +15,7 @@ from cuswiglu import select, timing
 from cuswiglu.bench import bandwidth, contenders, figures, inputs, plots, tables
 from cuswiglu.bench import record as records
 from cuswiglu.bench import run as bench_run
-from cuswiglu.bench.cells import FEW_TOKENS, MODELS, SUITES, Cell, cell, whole_mlp
+from cuswiglu.bench.cells import FEW_TOKENS, MODELS, SUITES, cell, whole_mlp
 from cuswiglu.bench.contenders import _decode, _own, _torch
 from cuswiglu.bench.record import Outcome, Record
 from cuswiglu.cli import main
@@ -47,26 +47,16 @@ def test_gate_and_up_alone_outrun_the_cache(host, monkeypatch):
 
 # Who takes part
 
-M, N, K = 4, 96, 64
-SETS = 2
-
 
 @pytest.fixture
 def drawn(gpu, monkeypatch):
-    """Inputs of a small cell on the GPU that is not there."""
-    for module in (inputs, _own):
-        monkeypatch.setattr(module, "cupy_module", lambda: gpu.cupy)
-    x = device_poisoned(M, K)
-    w2 = tuple(device_poisoned(2 * N, K) for _ in range(SETS))
-    w_down = tuple(device_poisoned(K, N) for _ in range(SETS))
-    made = inputs.Inputs(Cell("tiny", K, N, M), x, w2, w_down)
-    with gpu.cupy.cuda.Device(0), gpu.cupy.cuda.Stream(77):
-        yield made
+    """Inputs of the small cell on the GPU that is not there."""
+    with on_gpu(gpu, monkeypatch, _own):
+        yield poisoned_inputs()
 
 
 def made(name, drawn):
-    (found,) = (one for one in _decode.ours().contenders if one.name == name)
-    return found.make(drawn)
+    return named(name, _decode.ours()).make(drawn)
 
 
 def ahead(launch):
@@ -98,7 +88,7 @@ def test_gate_and_up_load_the_weights_of_their_set_ahead(gpu, drawn):
         (launch,) = gpu.driver.launches
         arrays = drawn.x, drawn.w_gate[number], drawn.w_up[number]
         assert [found.address for found in launch.maps[:3]] == [a.data.ptr for a in arrays]
-        assert (launch.stream, ahead(launch)) == (77, True)
+        assert (launch.stream, ahead(launch)) == (STREAM, True)
 
 
 def test_gate_and_up_tell_the_kernel_that_auto_chooses(drawn, monkeypatch):

@@ -7,20 +7,17 @@ import gc
 import sys
 
 import pytest
+from bench_cells import SETS, named, on_gpu, poisoned_inputs
 from compiled import DECODE_PLAIN, PLAIN
-from device_arrays import device_poisoned
+from fake_driver import PLANS
 from test_bench_records import SESSION, row
 
-from cuswiglu.bench import contenders, figures, inputs, plots, tables
+from cuswiglu.bench import contenders, figures, plots, tables
 from cuswiglu.bench import record as records
-from cuswiglu.bench.cells import SUITES, Cell
+from cuswiglu.bench.cells import SUITES
 from cuswiglu.bench.contenders import _host
 from cuswiglu.bench.record import Outcome, Record
 from cuswiglu.cli import main
-
-CELL = Cell("tiny", k=64, n=96, m=4)
-SETS = 2
-
 
 # The clock
 
@@ -92,21 +89,14 @@ def test_garbage_is_collected_again_after_an_error(watched):
 
 @pytest.fixture
 def drawn(gpu, monkeypatch):
-    """Inputs of a small cell on the GPU that is not there."""
-    for module in (inputs, _host):
-        monkeypatch.setattr(module, "cupy_module", lambda: gpu.cupy)
+    """Inputs of the small cell on the GPU that is not there."""
     monkeypatch.setattr(_host, "poison", lambda array: None)
-    x = device_poisoned(CELL.m, CELL.k)
-    w2 = tuple(device_poisoned(2 * CELL.n, CELL.k) for _ in range(SETS))
-    w_down = tuple(device_poisoned(CELL.k, CELL.n) for _ in range(SETS))
-    made = inputs.Inputs(CELL, x, w2, w_down)
-    with gpu.cupy.cuda.Device(0):
-        yield made
+    with on_gpu(gpu, monkeypatch, _host):
+        yield poisoned_inputs()
 
 
 def runner(name, drawn):
-    (found,) = (one for one in _host.calls().contenders if one.name == name)
-    return found.make(drawn)
+    return named(name, _host.calls()).make(drawn)
 
 
 @pytest.mark.usefixtures("any_evenness")
@@ -128,7 +118,7 @@ def test_a_call_launches_the_kernels_on_the_weights_of_its_set(gpu, drawn, name,
         gpu.driver.calls = []
         result = made.timed._call(number)
         assert len(gpu.driver.launches) == launches
-        assert gpu.driver.count("cuOccupancyMaxActiveClusters") == 0
+        assert gpu.driver.count(PLANS) == 0
         first, last = gpu.driver.launches[0], gpu.driver.launches[-1]
         if name != "captured":  # which has an x of its own
             assert first.addresses[0] == drawn.x.data.ptr
@@ -150,8 +140,7 @@ def test_bare_launches_are_the_driver_calls_alone(gpu, drawn):
 
 def test_without_a_second_kernel_there_are_no_bare_launches(drawn):
     """Where auto gives the down projection to cuBLAS: too many tokens for a decode kernel."""
-    more = dataclasses.replace(CELL, m=300)
-    drawn = dataclasses.replace(drawn, cell=more, x=device_poisoned(300, CELL.k))
+    drawn = poisoned_inputs(dataclasses.replace(drawn.cell, m=300))
     with pytest.raises(RuntimeError, match="no two kernels to launch: w_down take cublas"):
         runner("bare-launches", drawn)
 

@@ -5,30 +5,33 @@ from __future__ import annotations
 import fp64
 import numpy as np
 import pytest
-from calls import FUNCTIONS, K_OUT, K, M, N, call, check_refused, good
+from calls import (
+    BIASES,
+    FUNCTIONS,
+    K_OUT,
+    K,
+    M,
+    N,
+    biases_of,
+    call,
+    check_refused,
+    drawn_biases,
+    good,
+    in_fp64,
+    layer_of,
+    repeated,
+)
 from capsules import Producer
 from compiled import DECODE_GATED, GATED
-from device_arrays import device_poisoned, on_device, on_host
-from fake_driver import run_in_threads
+from device_arrays import all_on_device, device_poisoned, on_device, on_host
+from fake_driver import PLANS, run_in_threads
 from host_arrays import bits, draw, full, poisoned
 from problems import weight
 
 import cuswiglu
-from cuswiglu import GatedMLP, accuracy, activations
+from cuswiglu import accuracy, activations
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
-
-SIZES = {"b_gate": N, "b_up": N, "b_down": K_OUT}
-PLANS = "cuOccupancyMaxActiveClusters"  # is asked once by each plan that is made
-
-
-def names_for(function):
-    return [name for name in SIZES if (function, name) != ("swiglu", "b_down")]
-
-
-def drawn(*names, sizes=SIZES):
-    rng = np.random.default_rng(5)
-    return {name: full(rng.standard_normal(sizes[name])) for name in names}
 
 
 CASES = pytest.mark.parametrize(
@@ -36,18 +39,13 @@ CASES = pytest.mark.parametrize(
     [
         pytest.param(function, names, id=f"{function}-{'+'.join(names)}")
         for function in FUNCTIONS
-        for names in [*([name] for name in names_for(function)), names_for(function)]
+        for names in [*([name] for name in biases_of(function)), biases_of(function)]
     ],
 )
 BY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS)
 EACH = pytest.mark.parametrize(
-    ("function", "name"), [(f, name) for f in FUNCTIONS for name in names_for(f)]
+    ("function", "name"), [(f, name) for f in FUNCTIONS for name in biases_of(f)]
 )
-
-
-def expected_of(arguments, added, activation="silu"):
-    x, gate, up, down = (arguments[name] for name in ("x", "w_gate", "w_up", "w_down"))
-    return fp64.mlp(x, gate, up, down, **added, activation=activation)
 
 
 # Values
@@ -56,25 +54,21 @@ def expected_of(arguments, added, activation="silu"):
 @CASES
 @pytest.mark.parametrize("activation", ["silu", "relu", cuswiglu.ClampedSwiGLU()], ids=str)
 def test_what_is_added_is_fp64s(function, names, activation):
-    arguments, added = good(function), drawn(*names)
+    arguments, added = good(function), drawn_biases(names)
     found = call(function, **arguments, **added, activation=activation)
-    if function == "swiglu":
-        x, gate, up = (arguments[name] for name in ("x", "w_gate", "w_up"))
-        fp64.assert_close(found, fp64.swiglu(x, gate, up, **added, activation=activation))
-    else:
-        fp64.assert_close(found, expected_of(arguments, added, activation))
+    fp64.assert_close(found, in_fp64(function, arguments | added, activation))
 
 
 def test_packed_weights_have_biases_of_two_matrices():
     x, gate, up = draw(6, K, N)
-    added = drawn("b_gate", "b_up")
+    added = drawn_biases(["b_gate", "b_up"])
     found = cuswiglu.swiglu(x, cuswiglu.pack(gate, up), **added)
     assert (bits(found) == bits(cuswiglu.swiglu(x, gate, up, **added))).all()
 
 
 def test_biases_of_zeros_change_nothing():
     x, *weights = draw(6, K, N, K_OUT)
-    zeros = {name: full(np.zeros(size)) for name, size in SIZES.items()}
+    zeros = {name: full(np.zeros(size)) for name, size in BIASES.items()}
     assert (bits(cuswiglu.mlp(x, *weights, **zeros)) == bits(cuswiglu.mlp(x, *weights))).all()
 
 
@@ -93,7 +87,7 @@ def test_a_sum_is_rounded_once():
 def test_the_portable_path_adds_to_gate_and_up(portable, monkeypatch, names, rows):
     monkeypatch.setattr(portable, "PRODUCT_BYTES", rows * 8 * N)
     x, gate, up = draw(9, K, N)
-    added, out = drawn(*names), poisoned(9, N)
+    added, out = drawn_biases(names), poisoned(9, N)
     portable.swiglu(x, gate, up, out, biases=(added.get("b_gate"), added.get("b_up")))
     fp64.assert_close(out, fp64.swiglu(x, gate, up, **added))
 
@@ -102,29 +96,25 @@ def test_the_portable_path_adds_to_gate_and_up(portable, monkeypatch, names, row
 def test_the_portable_path_adds_to_a_product_of_one_weight(portable, monkeypatch, rows):
     monkeypatch.setattr(portable, "PRODUCT_BYTES", rows * 4 * N)
     x, gate, _ = draw(9, K, N)
-    (bias,), out = drawn("b_gate").values(), poisoned(9, N)
+    (bias,), out = drawn_biases(["b_gate"]).values(), poisoned(9, N)
     portable.matmul(x, gate, out, biases=(bias, None))
     fp64.assert_close(out, fp64.matmul(x, gate, bias))
 
 
 def test_the_reference_of_accuracies_is_that_of_the_tests():
-    arguments, added = good("mlp"), drawn(*SIZES)
+    arguments, added = good("mlp"), drawn_biases(BIASES)
     given = (arguments[name] for name in ("x", "w_gate", "w_up", "w_down"))
     found = accuracy.mlp_reference(
         np, *given, activation=activations.SILU, biases=list(added.values())
     )
-    np.testing.assert_allclose(found, expected_of(arguments, added), rtol=1e-12)
+    np.testing.assert_allclose(found, in_fp64("mlp", arguments | added), rtol=1e-12)
 
 
 # What is launched
 
 
-def on_gpu(function):
-    return {name: on_device(array) for name, array in good(function).items()}
-
-
 def device_biases(*names, offset=0):
-    return {name: device_poisoned(SIZES[name], offset=offset) for name in names}
+    return {name: device_poisoned(BIASES[name], offset=offset) for name in names}
 
 
 def told(gpu, count):
@@ -133,14 +123,14 @@ def told(gpu, count):
 
 
 def expected_addresses(function, added):
-    gate, up, down = (added[name].data.ptr if name in added else 0 for name in SIZES)
+    gate, up, down = (added[name].data.ptr if name in added else 0 for name in BIASES)
     return [(gate, up)] if function == "swiglu" else [(gate, up), (down, 0)]
 
 
 @CASES
 @pytest.mark.parametrize("out", ["given", "new"])
 def test_kernels_are_told_where_biases_lie_in_every_call(gpu, function, names, out):
-    arguments = on_gpu(function)
+    arguments = all_on_device(function)
     if out == "new":
         arguments["out"] = None
     for added in (device_biases(*names), device_biases(*names), {}, device_biases(*names)):
@@ -151,45 +141,41 @@ def test_kernels_are_told_where_biases_lie_in_every_call(gpu, function, names, o
 
 @CASES
 def test_a_layer_or_a_call_again_makes_no_new_plan(gpu, function, names):
-    arguments, added = on_gpu(function), device_biases(*names)
-    weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
-    work = GatedMLP(*weights, **added) if function == "GatedMLP" else None
+    added = device_biases(*names)
+    again = repeated(function, all_on_device(function) | added)
     for number in range(3):
         gpu.driver.calls = []
-        if work is None:
-            call(function, **arguments | {"out": None}, **added)
-        else:
-            work(arguments["x"])
+        again(out=None)
         assert (gpu.driver.count(PLANS) == 0) == (number > 0)
         assert told(gpu, 1 if function == "swiglu" else 2) == expected_addresses(function, added)
 
 
 @pytest.mark.parametrize("kernel", [GATED[0], DECODE_GATED[0]], ids=["tiles", "decode"])
 def test_both_kinds_of_kernels_are_told(gpu, kernel):
-    arguments, added = on_gpu("swiglu"), device_biases("b_gate", "b_up")
+    arguments, added = all_on_device("swiglu"), device_biases("b_gate", "b_up")
     call("swiglu", **arguments, **added, variant=kernel.name)
     assert told(gpu, 1) == expected_addresses("swiglu", added)
 
 
 @BY_FUNCTION
 def test_a_bias_may_begin_at_any_element(gpu, function):
-    added = device_biases(*names_for(function), offset=1)
-    call(function, **on_gpu(function), **added)
+    added = device_biases(*biases_of(function), offset=1)
+    call(function, **all_on_device(function), **added)
     assert told(gpu, 1 if function == "swiglu" else 2) == expected_addresses(function, added)
 
 
 @BY_FUNCTION
 def test_biases_of_another_library_are_used_where_they_lie(gpu, function):
-    added = device_biases(*names_for(function))
-    call(function, **on_gpu(function), **{n: Producer(bias) for n, bias in added.items()})
+    added = device_biases(*biases_of(function))
+    call(function, **all_on_device(function), **{n: Producer(bias) for n, bias in added.items()})
     assert told(gpu, 1 if function == "swiglu" else 2) == expected_addresses(function, added)
 
 
 @BY_FUNCTION
 def test_the_portable_path_gets_the_arrays(gpu, function):
     gpu.driver.capability = (8, 0)
-    added = device_biases(*names_for(function))
-    call(function, **on_gpu(function), **added)
+    added = device_biases(*biases_of(function))
+    call(function, **all_on_device(function), **added)
     gate, *down = gpu.options
     assert gate["biases"] == (added["b_gate"], added["b_up"])
     assert [one["biases"] for one in down] == (
@@ -199,11 +185,11 @@ def test_the_portable_path_gets_the_arrays(gpu, function):
 
 @pytest.mark.filterwarnings("ignore:cuswiglu takes the portable path")
 @pytest.mark.parametrize("function", ["mlp", "GatedMLP"])
-@pytest.mark.parametrize("names", [["b_down"], ["b_gate"], list(SIZES)], ids="+".join)
+@pytest.mark.parametrize("names", [["b_down"], ["b_gate"], list(BIASES)], ids="+".join)
 def test_a_down_projection_on_the_portable_path_adds_its_bias_in_later_calls_too(
     gpu, function, names
 ):
-    arguments = on_gpu(function) | {"w_down": on_device(weight(N, K_OUT, "k", offset=1))}
+    arguments = all_on_device(function) | {"w_down": on_device(weight(N, K_OUT, "k", offset=1))}
     for _ in range(2):
         added = device_biases(*names)
         gpu.options.clear()
@@ -216,8 +202,8 @@ def test_a_down_projection_on_the_portable_path_adds_its_bias_in_later_calls_too
 
 
 def test_threads_share_a_call_without_mixing_their_biases(gpu):
-    arguments = on_gpu("mlp")
-    sets = [device_biases(*SIZES) for _ in range(8)]
+    arguments = all_on_device("mlp")
+    sets = [device_biases(*BIASES) for _ in range(8)]
     outs = [device_poisoned(M, K_OUT) for _ in sets]
 
     def work(number):
@@ -231,19 +217,17 @@ def test_threads_share_a_call_without_mixing_their_biases(gpu):
 
 
 def test_a_layer_holds_them_as_they_were_given():
-    arguments, added = good("GatedMLP"), drawn(*SIZES)
-    weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
-    layer = GatedMLP(*weights, **added)
+    arguments, added = good("GatedMLP"), drawn_biases(BIASES)
+    layer = layer_of(arguments | added)
     assert (layer.b_gate, layer.b_up, layer.b_down) == tuple(added.values())
     assert "with b_gate, b_up, b_down, on the CPU" in repr(layer)
-    without = GatedMLP(*weights)
+    without = layer_of(arguments)
     assert without.b_gate is without.b_up is without.b_down is None
 
 
 def test_a_captured_call_reads_the_layers_biases(gpu):
-    arguments, added = on_gpu("GatedMLP"), device_biases(*SIZES)
-    weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
-    step = GatedMLP(*weights, **added).capture(arguments["x"])
+    arguments, added = all_on_device("GatedMLP"), device_biases(*BIASES)
+    step = layer_of(arguments | added).capture(arguments["x"])
     gpu.driver.launches = []
     step(arguments["x"])
     assert told(gpu, 2) == expected_addresses("mlp", added)
@@ -255,7 +239,7 @@ def test_a_captured_call_reads_the_layers_biases(gpu):
 @EACH
 @pytest.mark.parametrize("shape", ["one more", "one", "2-D", "scalar"])
 def test_a_bias_of_another_shape_is_refused(function, name, shape):
-    size = SIZES[name]
+    size = BIASES[name]
     shape = {"one more": (size + 1,), "one": (1,), "2-D": (1, size), "scalar": ()}[shape]
     words = [f"{name} must have shape ({size},)", f"column of w_{name[2:]}", f"got {shape}"]
     check_refused(function, ValueError, words, **{name: poisoned(*shape)})
@@ -265,7 +249,7 @@ def test_a_bias_of_another_shape_is_refused(function, name, shape):
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 def test_a_bias_of_another_dtype_is_refused(function, name, dtype):
     words = [f"{name} must have dtype bfloat16 or float16, got {dtype}"]
-    check_refused(function, TypeError, words, **{name: np.zeros(SIZES[name], dtype)})
+    check_refused(function, TypeError, words, **{name: np.zeros(BIASES[name], dtype)})
 
 
 @EACH
@@ -277,7 +261,7 @@ def test_a_bias_that_is_no_array_is_refused(function, name):
 @EACH
 @pytest.mark.parametrize("step", [2, -1, 0])
 def test_a_bias_that_is_not_contiguous_is_refused(function, name, step):
-    size = SIZES[name]
+    size = BIASES[name]
     value = poisoned(2 * size)[:: step or 2][:size]
     if step == 0:
         value = np.broadcast_to(value[:1], (size,))
@@ -287,8 +271,8 @@ def test_a_bias_that_is_not_contiguous_is_refused(function, name, step):
 
 @EACH
 def test_a_bias_that_lives_elsewhere_is_refused(gpu, function, name):
-    for elsewhere in (poisoned(SIZES[name]), device_poisoned(SIZES[name], index=1)):
-        arguments = on_gpu(function)
+    for elsewhere in (poisoned(BIASES[name]), device_poisoned(BIASES[name], index=1)):
+        arguments = all_on_device(function)
         with pytest.raises(ValueError, match=f"w_gate and {name} must live on the same device"):
             call(function, **arguments, **{name: elsewhere})
         assert np.isnan(on_host(arguments["out"])).all()
@@ -299,7 +283,7 @@ def test_a_bias_that_lives_elsewhere_is_refused(gpu, function, name):
 def test_an_out_that_overlaps_a_bias_is_refused_on_the_cpu(function, name):
     arguments = good(function)
     out = arguments["out"]
-    memory = poisoned(out.size + SIZES[name] - 1)
+    memory = poisoned(out.size + BIASES[name] - 1)
     arguments["out"] = memory[: out.size].reshape(out.shape)
     with pytest.raises(ValueError, match=f"out must not overlap {name}"):
         call(function, **arguments, **{name: memory[out.size - 1 :]})
@@ -309,22 +293,15 @@ def test_an_out_that_overlaps_a_bias_is_refused_on_the_cpu(function, name):
 @EACH
 def test_an_out_that_comes_to_overlap_a_bias_is_refused(gpu, function, name):
     """In a later call too; a layer's biases do not move, its out does."""
-    arguments = on_gpu(function)
-    out, size = arguments["out"], SIZES[name]
+    arguments = all_on_device(function)
+    out, size = arguments["out"], BIASES[name]
     memory = poisoned(2 * out.size + size)
     bias = on_device(memory[out.size : out.size + size])
     apart = on_device(memory[: out.size].reshape(out.shape))
     overlapping = on_device(memory[8 : out.size + 8].reshape(out.shape))
-    work = call
-    if function == "GatedMLP":
-        weights = [arguments.pop(each) for each in ("w_gate", "w_up", "w_down")]
-        layer = GatedMLP(*weights, **{name: bias})
-
-        def work(_, *, x, out, **ignored):
-            return layer(x, out=out)
-
-    work(function, **arguments | {"out": apart}, **{name: bias})
+    again = repeated(function, arguments | {name: bias})
+    again(out=apart)
     before = len(gpu.driver.launches)
     with pytest.raises(ValueError, match=f"out must not overlap {name}"):
-        work(function, **arguments | {"out": overlapping}, **{name: bias})
+        again(out=overlapping)
     assert len(gpu.driver.launches) == before

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 
 import pytest
-from calls import K_OUT, K, M, N, call
+from calls import K_OUT, K, M, N, call, layer_of
 from device_arrays import all_on_device, device_poisoned
 
-from cuswiglu import GatedMLP, calls
+from cuswiglu import calls
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
 
@@ -42,8 +42,7 @@ def test_the_intermediate_lies_apart_from_the_result(gpu, allocated, monkeypatch
 @pytest.fixture
 def again(gpu, allocated):
     """again(): the address of the result of another call of one layer; `.layer` is called."""
-    arguments = all_on_device("GatedMLP")
-    layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+    layer = layer_of(all_on_device("GatedMLP"))
     x = device_poisoned(M, K)
 
     def call():
@@ -97,8 +96,7 @@ def test_memory_is_not_used_again_under_another_allocator(gpu, again):
 
 
 def test_memory_goes_with_the_layer(gpu):
-    arguments = all_on_device("GatedMLP")
-    layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+    layer = layer_of(all_on_device("GatedMLP"))
     pool = gpu.cupy.cuda.MemoryPool()
     with gpu.cupy.cuda.using_allocator(pool.malloc):
         address = layer(device_poisoned(M, K)).data.ptr

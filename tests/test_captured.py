@@ -7,21 +7,20 @@ import weakref
 
 import numpy as np
 import pytest
-from calls import K_OUT, K, M, good
+from calls import K_OUT, K, M, good, layer_of
 from capsules import Producer
-from device_arrays import device_poisoned, on_device, on_host
+from device_arrays import all_on_device, device_poisoned, on_device, on_host
 from fake_driver import Result, run_in_threads
 from host_arrays import full, poisoned
 
-from cuswiglu import CapturedMLP, GatedMLP, gated_mlp
+from cuswiglu import CapturedMLP, gated_mlp
 from cuswiglu.driver import DriverError
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
 
 
 def layer_on(index=0):
-    arguments = good("GatedMLP")
-    return GatedMLP(*(on_device(arguments[name], index) for name in ("w_gate", "w_up", "w_down")))
+    return layer_of(all_on_device("GatedMLP", index))
 
 
 @pytest.fixture
@@ -178,7 +177,7 @@ def test_a_forked_child_is_refused(gpu, step, fork):
 
 def test_arrays_on_the_cpu_are_refused_with_the_way_out():
     arguments = good("GatedMLP")
-    layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+    layer = layer_of(arguments)
     with pytest.raises(ValueError, match=r"x must live on a CUDA .* the CPU: call the GatedMLP"):
         layer.capture(arguments["x"])
 
@@ -262,9 +261,7 @@ def test_a_workspace_of_the_portable_path_is_held_too(gpu, monkeypatch):
         allocated.append(gpu.cupy.empty((4096,), np.uint8).data.ptr)
 
     monkeypatch.setattr(cublas, "matmul", matmul)
-    arguments = good("GatedMLP")
-    weights = (on_device(arguments[name]) for name in ("w_gate", "w_up", "w_down"))
-    step = GatedMLP(*weights, variant="cublas").capture(device_full(1))
+    step = layer_of(all_on_device("GatedMLP"), variant="cublas").capture(device_full(1))
     _, captured = allocated
     assert states(gpu, [captured]) == ["held"]
     del step

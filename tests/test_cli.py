@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from cuswiglu import driver, environment, plan
+from cuswiglu import driver, environment, functional, plan
 from cuswiglu.backends import reference
 from cuswiglu.cache import Cache
 from cuswiglu.cli import main
@@ -86,16 +86,24 @@ def test_demo_of_some_layers_only(checkpoint, capsys):
     assert "all 1 layers match FP64" in capsys.readouterr().out
 
 
-def test_demo_computes_the_models_activation_and_biases(checkpoint, capsys):
-    bias = {
-        f"model.layers.0.mlp.{name}_proj.bias": size for name, size in (("up", 48), ("down", 32))
-    }
+def test_demo_computes_the_models_activation_and_biases(checkpoint, capsys, monkeypatch):
+    """The reference is told what `mlp` is told: what that is tells more than a match."""
+    biases = {"b_up": np.full(48, 0.5), "b_down": np.full(32, -2.0)}
+    biases = {name: values.astype(ml_dtypes.bfloat16) for name, values in biases.items()}
     tensors = load_file(checkpoint)
-    tensors |= {name: np.ones(size, ml_dtypes.bfloat16) for name, size in bias.items()}
+    for name, values in biases.items():
+        tensors[f"model.layers.0.mlp.{name.removeprefix('b_')}_proj.bias"] = values
     save_file(tensors, checkpoint)
     (checkpoint.parent / "config.json").write_text('{"model_type": "gemma2"}')
+    told, mlp = [], functional.mlp
+    monkeypatch.setattr(functional, "mlp", lambda x, **given: told.append(given) or mlp(x, **given))
     assert main(["demo", "--weights", str(checkpoint), "--tokens", "40"]) == 0
     assert "all 2 layers match FP64" in capsys.readouterr().out
+    assert {given["activation"] for given in told} == {"gelu_tanh"}
+    of_layers = told[0], told[-1]  # each layer is computed several times
+    for given, expected in zip(of_layers, (biases, {}), strict=True):
+        for name in ("b_gate", "b_up", "b_down"):
+            np.testing.assert_array_equal(given[name], expected.get(name))
 
 
 def test_demo_fails_when_a_result_is_wrong(checkpoint, capsys, monkeypatch):

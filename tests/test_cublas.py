@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from device_arrays import cupy
-from host_arrays import BF16
+from device_arrays import cupy, on_device
+from host_arrays import BF16, FP16, draw
 
 from cuswiglu.backends import cublas
 
 FAR = 2**33 + 8  # elements: cut to 32 bits, a stride of 8
+WORKSPACE = SimpleNamespace(data=SimpleNamespace(ptr=512), nbytes=512)
 
 
 def far_apart(rows, columns):
@@ -56,11 +58,22 @@ def told(monkeypatch):
 
 def test_strides_beyond_32_bits_are_told_whole(told):
     x, weight, out = far_apart(3, 64), far_apart(64, 40), far_apart(3, 40)
-    workspace = SimpleNamespace(data=SimpleNamespace(ptr=512), nbytes=512)
-    cublas.matmul(x, weight, out, workspace)
-    cublas.matmul(x, far_apart(40, 64).T, out, workspace)
+    cublas.matmul(x, weight, out, WORKSPACE)
+    cublas.matmul(x, far_apart(40, 64).T, out, WORKSPACE)
     (along_n, along_k) = told
     for arguments in told:
         assert arguments[3:6] == [40, 3, 64]
         assert [arguments[at] for at in (9, 12, 16)] == [FAR] * 3
     assert (along_n[1], along_k[1]) == (0, 1)  # not transposed, transposed
+
+
+@pytest.mark.parametrize(("dtype", "number"), [(BF16, 14), (FP16, 2)], ids=str)
+@pytest.mark.parametrize(("result", "to"), [(None, None), (np.float32, 0)], ids=["own", "float32"])
+def test_types_are_told(told, dtype, number, result, to):
+    """CUDA_R_16BF, CUDA_R_16F and CUDA_R_32F."""
+    x, weight = (on_device(array) for array in draw(3, 64, 40, dtype=dtype)[:2])
+    cublas.matmul(x, weight, on_device(np.zeros((3, 40), result or dtype)), WORKSPACE)
+    (arguments,) = told
+    weight_type, x_type, out_type = (arguments[place] for place in (8, 11, 15))
+    assert (weight_type, x_type) == (number, number)
+    assert out_type == (number if to is None else to)

@@ -7,6 +7,7 @@ import re
 
 import pytest
 from compiled import DECODE, DECODE_GATED, DECODE_PLAIN, name_of
+from host_sources import entries_of
 from hypothesis import given
 from hypothesis import strategies as st
 from problems import plain_problem, problem
@@ -375,12 +376,8 @@ def test_a_tile_has_at_most_the_rows_of_two_warpgroups(kernel):
 
 
 @BY_INSTANCE
-def test_the_source_has_one_entry_per_weight_layout_and_type_of_elements(instance):
-    macro = (KERNELS / "decode.cuh").read_text().replace("\\\n", " ")
-    names = re.search(r"#define CUSWIGLU_DECODE_ENTRY\(([^)]*)\)", macro)[1]
-    calls = re.findall(r"^CUSWIGLU_DECODE_ENTRY\((.*)\)$", instance.source(), re.MULTILINE)
-    cut = re.compile(r"\s*,\s*").split
-    entries = [dict(zip(cut(names.strip()), cut(call), strict=True)) for call in calls]
+def test_the_source_has_an_entry_per_weight_layout_type_of_elements_and_extras(instance):
+    entries = entries_of(instance.source(), "decode.cuh", "CUSWIGLU_DECODE_ENTRY")
     assert [entry.pop("NAME") for entry in entries] == [*map(instance.entry, instance.keys)]
     layouts = [key.partition("_")[0] for key in instance.keys]
     assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[layout] for layout in layouts]

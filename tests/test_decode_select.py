@@ -7,10 +7,10 @@ import json
 import warnings
 
 import pytest
-from calls import K_OUT, K, N, good
+from calls import K_OUT, K, N, layer_of
 from compiled import DECODE, DECODE_GATED, DECODE_PLAIN, GATED, PLAIN, name_of
-from device_arrays import device_poisoned, on_device
-from fake_driver import DECODE_INTEGERS
+from device_arrays import all_on_device, device_poisoned, on_device
+from fake_driver import DECODE_NUMBERS
 from host_arrays import draw, poisoned
 from hypothesis import given
 from hypothesis import strategies as st
@@ -199,7 +199,7 @@ def test_a_call_launches_the_measured_split(gpu, tables):
         launch = gpu.driver.launches[-1]
         assert launch.entry == GATED_16.entry("k")
         assert launch.named["rows"] == SPLIT.rows
-    assert set(launch.named) == set(DECODE_INTEGERS)
+    assert set(launch.named) == set(DECODE_NUMBERS)
 
 
 # Explanations
@@ -256,8 +256,7 @@ def layer(**changes):
 
 
 def test_a_layer_takes_decode_kernels_for_both_products_whatever_m(gpu):
-    weights = (on_device(good("mlp")[name]) for name in ("w_gate", "w_up", "w_down"))
-    mlp = GatedMLP(*weights, deterministic="batch")
+    mlp = layer_of(all_on_device("mlp"), deterministic="batch")
     cuts = set()
     for m in (1, 200, 1000):
         gpu.driver.launches = []
@@ -277,15 +276,14 @@ def test_arrays_on_the_cpu_are_refused():
 
 def test_another_gpu_is_refused(gpu):
     gpu.driver.capability, gpu.driver.name = A100.capability, A100.name.encode()
-    weights = (on_device(good("mlp")[name]) for name in ("w_gate", "w_up", "w_down"))
+    mlp = layer_of(all_on_device("mlp"), deterministic="batch")
     with pytest.raises(ValueError, match=f"{SAME} needs .* got arrays on NVIDIA A100"):
-        GatedMLP(*weights, deterministic="batch")(device_poisoned(4, K))
+        mlp(device_poisoned(4, K))
     assert gpu.driver.launches == gpu.portable == []
 
 
 def test_what_tma_cannot_express_is_refused(gpu):
-    weights = (on_device(good("mlp")[name]) for name in ("w_gate", "w_up", "w_down"))
-    mlp = GatedMLP(*weights, deterministic="batch")
+    mlp = layer_of(all_on_device("mlp"), deterministic="batch")
     with pytest.raises(ValueError, match=f"{SAME} cannot compute this problem: x's address"):
         mlp(device_poisoned(4, K, offset=1))
     assert gpu.driver.launches == gpu.portable == []

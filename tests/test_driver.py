@@ -6,7 +6,7 @@ import ctypes
 import functools
 
 import pytest
-from fake_driver import TILE_INTEGERS, FakeDriver, Result, run_in_threads
+from fake_driver import TILE_NUMBERS, FakeDriver, Result, run_in_threads
 from processes import printed
 
 from cuswiglu import driver as driver_module
@@ -167,7 +167,7 @@ def test_an_entry_that_the_cubin_lacks_is_named(fake):
 
 def launching(driver):
     """run(address, stream) launches a kernel with one operand, whose descriptor it encodes."""
-    given = 2 + len(TILE_INTEGERS)  # by value: biases' addresses and numbers, all 0
+    given = 2 + len(TILE_NUMBERS)  # by value: biases' addresses and numbers, all 0
     count = 4 + given
     memory, descriptor = AlignedMemory(8 * (count + 1)), AlignedMemory(128)
     pointers = (ctypes.c_uint64 * count).from_address(memory.address)

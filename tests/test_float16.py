@@ -9,46 +9,20 @@ from types import SimpleNamespace
 import fp64
 import numpy as np
 import pytest
-from calls import FUNCTIONS, K_OUT, K, M, N, call
+from calls import FUNCTIONS, K_OUT, K, M, N, call, good, in_fp64, layer_of
 from capsules import Producer
-from compiled import (
-    DECODE_GATED,
-    DECODE_PLAIN,
-    GATED,
-    PACKED,
-    PLAIN,
-    name_of,
-    pretend_compiled,
-    without,
-)
-from device_arrays import cupy, device_poisoned, on_device, on_host
+from compiled import DECODE_GATED, GATED, PLAIN, name_of, pretend_compiled, without
+from device_arrays import all_on_device, cupy, device_poisoned, on_device, on_host
+from fake_driver import PLANS
 from host_arrays import BF16, FP16, bits, draw, full, poisoned
 from problems import plain_problem, problem
 from tables import H200, table_for
 
 import cuswiglu
-from cuswiglu import GatedMLP, accuracy, activations, select
-from cuswiglu.backends import cublas
+from cuswiglu import accuracy, activations, select
 
 BY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS)
 ARGUMENTS = ["x", "w_gate", "w_up", "w_down", "out", "b_gate", "b_up", "b_down"]
-
-
-def arguments_of(function, dtype=FP16):
-    """As `calls.good`, with biases."""
-    x, w_gate, w_up, w_down = draw(M, K, N, K_OUT, dtype=dtype)
-    named = {"x": x, "w_gate": w_gate, "w_up": w_up, "w_down": w_down}
-    named["out"] = poisoned(M, N if function == "swiglu" else K_OUT, dtype=dtype)
-    sizes = {"b_gate": N, "b_up": N, "b_down": K_OUT}
-    for number, (name, size) in enumerate(sizes.items()):
-        if (function, name) != ("swiglu", "b_down"):
-            values = np.random.default_rng(number).standard_normal(size)
-            named[name] = full(values, dtype=dtype)
-    return named
-
-
-def on_gpu(function, dtype=FP16):
-    return {name: on_device(array) for name, array in arguments_of(function, dtype).items()}
 
 
 # Values
@@ -58,16 +32,12 @@ def on_gpu(function, dtype=FP16):
 @pytest.mark.parametrize("activation", ["silu", "gelu", cuswiglu.ClampedSwiGLU()], ids=str)
 @pytest.mark.parametrize("out", ["given", "new"])
 def test_results_are_fp64s_rounded_to_fp16(function, activation, out):
-    named = arguments_of(function)
+    named = good(function, FP16, biased=True)
     if out == "new":
         named["out"] = None
     found = call(function, **named, activation=activation)
-    given = {name.removeprefix("w_"): array for name, array in named.items() if name != "out"}
-    if function == "swiglu":
-        del given["down"]
-    expected = (fp64.swiglu if function == "swiglu" else fp64.mlp)(**given, activation=activation)
     assert found.dtype == FP16
-    fp64.assert_close(found, expected)
+    fp64.assert_close(found, in_fp64(function, named, activation))
 
 
 def test_packed_weights_give_the_bits_of_two_matrices():
@@ -94,24 +64,6 @@ def test_the_portable_path_rounds_to_fp16(portable):
     fp64.assert_close(out, fp64.swiglu(x, gate, up, b_gate, b_up, "gelu"))
 
 
-@pytest.mark.parametrize(("dtype", "number"), [(BF16, 14), (FP16, 2)], ids=str)
-@pytest.mark.parametrize(("result", "to"), [(None, None), (np.float32, 0)], ids=["own", "float32"])
-def test_cublas_is_told_the_types(monkeypatch, dtype, number, result, to):
-    """CUDA_R_16BF, CUDA_R_16F and CUDA_R_32F."""
-    told = {}
-    monkeypatch.setattr(cublas, "_call", lambda name, *given: told.setdefault(name, given))
-    cuda = SimpleNamespace(
-        get_cublas_handle=lambda: 1, get_current_stream=lambda: SimpleNamespace(ptr=7)
-    )
-    fake = SimpleNamespace(cuda=cuda, empty=lambda *_: device_poisoned(16), uint8=np.uint8)
-    monkeypatch.setattr(cublas, "cupy_module", lambda: fake)
-    x, weight = (on_device(array) for array in draw(M, K, N, dtype=dtype)[:2])
-    cublas.matmul(x, weight, on_device(np.zeros((M, N), result or dtype)))
-    weight_type, x_type, out_type = (told["cublasGemmEx_64"][place] for place in (8, 11, 15))
-    assert (weight_type, x_type) == (number, number)
-    assert out_type == (number if to is None else to)
-
-
 @pytest.mark.parametrize("dtype", [BF16, FP16], ids=str)
 def test_an_ulp_is_that_of_the_dtype(dtype):
     """Below 1 they are half as wide."""
@@ -129,14 +81,8 @@ def test_the_reference_of_accuracies_rounds_the_intermediate_to_fp16():
 # What is launched
 
 
-@pytest.fixture
-def kernels(monkeypatch):
-    every = [*GATED, *PLAIN, *PACKED, *DECODE_GATED, *DECODE_PLAIN]
-    return pretend_compiled(monkeypatch, *every)
-
-
 @pytest.mark.parametrize("kernel", [*GATED, *DECODE_GATED], ids=name_of)
-def test_an_entry_for_fp16_is_launched_on_descriptors_of_fp16(gpu, kernels, kernel):
+def test_an_entry_for_fp16_is_launched_on_descriptors_of_fp16(gpu, kernel):
     x, gate, up = (on_device(array) for array in draw(64, 64, 96, dtype=FP16))
     result = cuswiglu.swiglu(x, gate, up, variant=kernel.name)
     (launch,) = gpu.driver.launches
@@ -147,34 +93,35 @@ def test_an_entry_for_fp16_is_launched_on_descriptors_of_fp16(gpu, kernels, kern
 
 @pytest.mark.usefixtures("any_evenness")
 @BY_FUNCTION
-def test_calls_of_both_dtypes_do_not_share_what_is_kept(gpu, kernels, function):
+def test_calls_of_both_dtypes_do_not_share_what_is_kept(gpu, function):
     for dtype in (BF16, FP16, BF16, FP16):
         gpu.driver.launches = []
-        named = on_gpu(function, dtype)
-        result = call(function, **named | {"out": None})
-        assert result.dtype == dtype
-        assert {"_f16" in launch.entry for launch in gpu.driver.launches} == {dtype == FP16}
-        call(function, **named)
-        biases = [launch.biases[0] for launch in gpu.driver.launches]
-        assert biases[0] == named["b_gate"].data.ptr
+        named = all_on_device(function, dtype=dtype, biased=True)
+        assert call(function, **named | {"out": None}).dtype == dtype
+        assert call(function, **named) is named["out"]
+        launches = gpu.driver.launches
+        assert ["_f16" in launch.entry for launch in launches] == [dtype == FP16] * len(launches)
+        gate_and_up = launches if function == "swiglu" else launches[::2]
+        biases = named["b_gate"].data.ptr, named["b_up"].data.ptr
+        assert [launch.biases for launch in gate_and_up] == [biases] * 2
 
 
 @pytest.mark.usefixtures("any_evenness")
-def test_a_layer_of_fp16_takes_the_quick_way_too(gpu, kernels):
-    named = on_gpu("GatedMLP")
-    layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
+def test_a_layer_of_fp16_takes_the_quick_way_too(gpu):
+    named = all_on_device("GatedMLP", dtype=FP16)
+    layer = layer_of(named)
     for number in range(3):
         gpu.driver.calls = []
         assert layer(named["x"]).dtype == FP16
-        assert (gpu.driver.count("cuOccupancyMaxActiveClusters") == 0) == (number > 0)
+        assert (gpu.driver.count(PLANS) == 0) == (number > 0)
     assert "float16, on CUDA device 0" in repr(layer)
     assert all(("_f16" in launch.entry) for launch in gpu.driver.launches)
 
 
 @pytest.mark.usefixtures("any_evenness")
-def test_a_captured_call_of_fp16_takes_fp16(gpu, kernels):
-    named = on_gpu("GatedMLP")
-    layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
+def test_a_captured_call_of_fp16_takes_fp16(gpu):
+    named = all_on_device("GatedMLP", dtype=FP16)
+    layer = layer_of(named)
     step = layer.capture(named["x"])
     assert step(named["x"]).dtype == step.x.dtype == FP16
     with pytest.raises(TypeError, match="x must have the captured dtype float16, got bfloat16"):
@@ -185,7 +132,7 @@ def test_a_kernel_that_knows_bf16_only_is_no_choice_and_the_portable_path_takes_
     gpu, monkeypatch
 ):
     (kernel,) = pretend_compiled(monkeypatch, without(GATED[0], "f16"))
-    named = on_gpu("swiglu")
+    named = all_on_device("swiglu", dtype=FP16, biased=True)
     words = f"{kernel.name} computes bfloat16 only, got float16"
     with pytest.warns(UserWarning, match=f"takes the portable path: {words}"):
         call("swiglu", **named)
@@ -196,7 +143,7 @@ def test_a_kernel_that_knows_bf16_only_is_no_choice_and_the_portable_path_takes_
     assert gpu.driver.launches == []
 
 
-def test_what_was_measured_counts_for_both(tables, kernels):
+def test_what_was_measured_counts_for_both(tables):
     tables(packaged=table_for(problem(64, 96, 64), GATED[1].name))
     for dtype in (BF16, FP16):
         found = cuswiglu.explain(*draw(64, 64, 96, dtype=dtype), device=H200)
@@ -220,7 +167,7 @@ def test_a_producer_on_a_device_is_seen_without_a_copy(gpu):
     assert (found.dtype, found.data.ptr) == (FP16, array.data.ptr)
 
 
-def test_a_result_like_the_input_is_handed_over_as_fp16(gpu, kernels):
+def test_a_result_like_the_input_is_handed_over_as_fp16(gpu):
     handed = []
 
     class Array(Producer):
@@ -252,7 +199,7 @@ MIXED = pytest.mark.parametrize(
 @pytest.mark.parametrize("others", [BF16, FP16], ids=str)
 def test_an_array_of_the_other_dtype_is_refused(function, name, others):
     other = FP16 if others == BF16 else BF16
-    named = arguments_of(function, others)
+    named = good(function, others, biased=True)
     named[name] = named[name].astype(other)
     with pytest.raises(TypeError, match="must have the same dtype, got") as caught:
         call(function, **named)
@@ -262,8 +209,8 @@ def test_an_array_of_the_other_dtype_is_refused(function, name, others):
 
 
 @MIXED
-def test_an_array_of_the_other_dtype_is_refused_in_a_later_call_too(gpu, kernels, function, name):
-    named = on_gpu(function)
+def test_an_array_of_the_other_dtype_is_refused_in_a_later_call_too(gpu, function, name):
+    named = all_on_device(function, dtype=FP16, biased=True)
     call(function, **named)
     gpu.driver.launches, gpu.portable[:] = [], []
     named[name] = device_poisoned(*named[name].shape)
@@ -274,9 +221,9 @@ def test_an_array_of_the_other_dtype_is_refused_in_a_later_call_too(gpu, kernels
 
 
 @pytest.mark.parametrize("dtype", [BF16, FP16], ids=str)
-def test_a_layer_refuses_the_other_dtype_after_its_own(gpu, kernels, dtype):
-    named = on_gpu("GatedMLP", dtype)
-    layer = GatedMLP(*(named[name] for name in ("w_gate", "w_up", "w_down")))
+def test_a_layer_refuses_the_other_dtype_after_its_own(gpu, dtype):
+    named = all_on_device("GatedMLP", dtype=dtype)
+    layer = layer_of(named)
     layer(named["x"])
     other = device_poisoned(M, K, dtype=FP16 if dtype == BF16 else BF16)
     with pytest.raises(TypeError, match="x and w_gate must have the same dtype"):

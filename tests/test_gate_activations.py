@@ -8,13 +8,12 @@ import math
 import fp64
 import numpy as np
 import pytest
-from calls import FUNCTIONS, call, check_refused, good
+from calls import FUNCTIONS, call, check_refused, layer_of
 from compiled import DECODE_GATED, GATED, without
-from device_arrays import on_device
+from device_arrays import all_on_device, on_device
 from fake_driver import coefficients
-from host_arrays import bits, draw, full, poisoned
+from host_arrays import BF16, bits, draw, full, poisoned
 from problems import problem
-from special_values import BF16
 from tables import table_for
 
 import cuswiglu
@@ -125,12 +124,13 @@ def test_a_kernel_is_told_the_activation(gpu, kernel, activation):
     assert launch.entry == kernel.entry("k", extras=activation != "silu")
 
 
+@BY_CODE
 @pytest.mark.parametrize("kernel", [GATED[0], DECODE_GATED[0]], ids=["tiles", "decode"])
 @pytest.mark.parametrize("name", ["b_gate", "b_up"])
-def test_a_bias_takes_the_entry_for_extras_whatever_the_activation(gpu, kernel, name):
+def test_a_bias_takes_the_entry_for_extras_whatever_the_activation(gpu, kernel, name, activation):
     x, gate, up = (on_device(array) for array in draw(4, 64, 96))
     bias = on_device(draw(1, 96, 8)[0][0])
-    cuswiglu.swiglu(x, gate, up, variant=kernel.name, **{name: bias})
+    cuswiglu.swiglu(x, gate, up, activation=activation, variant=kernel.name, **{name: bias})
     assert gpu.driver.launches[-1].entry == kernel.entry("k", extras=True)
 
 
@@ -166,7 +166,7 @@ def test_an_alpha_as_large_as_fp32_allows_stays_finite(gpu):
 @BY_FUNCTION
 @BY_CODE
 def test_gate_and_up_have_an_activation_and_the_down_projection_has_none(gpu, function, activation):
-    arguments = {name: on_device(array) for name, array in good(function).items()}
+    arguments = all_on_device(function)
     call(function, **arguments, activation=activation)
     found = [launch.named["activation"] for launch in gpu.driver.launches]
     assert found == ([CODES[activation]] if function == "swiglu" else [CODES[activation], 0])
@@ -175,7 +175,7 @@ def test_gate_and_up_have_an_activation_and_the_down_projection_has_none(gpu, fu
 @pytest.mark.usefixtures("any_evenness")
 @pytest.mark.parametrize("function", ["swiglu", "mlp"])
 def test_calls_that_differ_in_the_activation_alone_do_not_share_what_is_kept(gpu, function):
-    arguments = {name: on_device(array) for name, array in good(function).items()}
+    arguments = all_on_device(function)
     asked = [*CODES, ClampedSwiGLU(0.5, 4), ClampedSwiGLU(0.25, 3)] * 2
     for activation in asked:
         call(function, **arguments, activation=activation)
@@ -185,14 +185,16 @@ def test_calls_that_differ_in_the_activation_alone_do_not_share_what_is_kept(gpu
         assert coefficients(activation).items() <= launch.named.items()
 
 
-def test_weights_of_a_layer_are_loaded_ahead_whatever_the_activation(gpu):
-    arguments = {name: on_device(array) for name, array in good("GatedMLP").items()}
-    weights = [arguments[name] for name in ("w_gate", "w_up", "w_down")]
-    layer = cuswiglu.GatedMLP(*weights, activation=ClampedSwiGLU(0.5, 3))
+@pytest.mark.usefixtures("any_evenness")
+@BY_CODE
+def test_weights_of_a_layer_are_loaded_ahead_whatever_the_activation(gpu, activation):
+    arguments = all_on_device("GatedMLP")
+    layer = layer_of(arguments, activation=activation)
     for _ in range(2):
         layer(arguments["x"])
-    first = gpu.driver.launches[-2 if len(gpu.driver.launches) == 4 else -1].named
-    assert (first["weights_ahead"], first["activation"], first["most"]) == (1, 2, 3)
+    _, _, gate_and_up, _ = (launch.named for launch in gpu.driver.launches)
+    assert (gate_and_up["weights_ahead"], gate_and_up["activation"]) == (1, CODES[activation])
+    assert coefficients(activation).items() <= gate_and_up.items()
 
 
 @BY_CODE
@@ -233,7 +235,7 @@ def test_an_activation_that_is_none_is_refused(function, value):
 
 @BY_FUNCTION
 def test_an_unknown_activation_is_refused_in_a_later_call_too(gpu, function):
-    arguments = {name: on_device(array) for name, array in good(function).items()}
+    arguments = all_on_device(function)
     call(function, **arguments)
     before = len(gpu.driver.launches)
     with pytest.raises(ValueError, match="activation must be"):

@@ -6,6 +6,7 @@ import dataclasses
 import re
 
 import pytest
+from host_sources import entries_of
 
 from build_scripts.build import ALL_INSTANCES, KERNELS
 from build_scripts.instances import (
@@ -81,18 +82,9 @@ def test_n_major_weights_need_columns_that_swizzled_boxes_tile(block_n, majors):
     assert dataclasses.replace(DUAL, block_n=block_n).majors == majors
 
 
-def entries_of(source):
-    """The macro calls of a translation unit: parameter of the macro -> argument."""
-    macro = (KERNELS / "kernel.cuh").read_text().replace("\\\n", " ")
-    names = re.search(r"#define CUSWIGLU_ENTRY\(([^)]*)\)", macro)[1]
-    calls = re.findall(r"^CUSWIGLU_ENTRY\((.*)\)$", source, re.MULTILINE)
-    split = re.compile(r"\s*,\s*").split
-    return [dict(zip(split(names.strip()), split(call), strict=True)) for call in calls]
-
-
 @BY_NAME
 def test_the_source_has_an_entry_per_weight_layout_type_of_elements_and_extras(instance):
-    entries = entries_of(instance.source())
+    entries = entries_of(instance.source(), "kernel.cuh", "CUSWIGLU_ENTRY")
     assert [entry.pop("NAME") for entry in entries] == [*map(instance.entry, instance.keys)]
     layouts = [key.partition("_")[0] for key in instance.keys]
     assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[layout] for layout in layouts]

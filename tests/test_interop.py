@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from calls import FUNCTIONS, K_OUT, K, M, N, call, check_refused, good
+from calls import FUNCTIONS, K_OUT, K, M, N, call, check_refused, good, layer_of
 from capsules import OldProducer, Producer, lent
 from host_arrays import BF16, bits, full, poisoned
 
@@ -187,7 +187,7 @@ def library(monkeypatch):
 
 def like_input(function, **arguments):
     if function == "GatedMLP":
-        layer = cuswiglu.GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+        layer = layer_of(arguments)
         return layer(arguments["x"], out=arguments.get("out"), like="input")
     if function == "swiglu":
         del arguments["w_down"]

@@ -5,26 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compiled import DECODE_GATED, DECODE_PLAIN, GATED, PLAIN
-from fp64 import assert_close, matmul, rounded, swiglu
+from fp64 import assert_close, mlp, swiglu
 from host_arrays import BF16, bits, draw
 
 jax = pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
 import jax.numpy as jnp
-from jax_tracing import CHECKPOINT, K_OUT, WRAPPED, K, M, N, called, inputs, lowered, refused
+from jax_tracing import (
+    CHECKPOINT,
+    K_OUT,
+    WRAPPED,
+    K,
+    M,
+    N,
+    assert_gradients,
+    called,
+    inputs,
+    lowered,
+    refused,
+)
 
 import cuswiglu.jax
 
 pytestmark = pytest.mark.usefixtures("jax_on_the_cpu")
 ALONG_N = [kernel for kernel in GATED if "n" in kernel.layouts]
-
-
-def mlp_reference(x, gate, up, down):
-    return matmul(rounded(swiglu(*map(np.asarray, (x, gate, up)))), np.asarray(down))
-
-
-def swiglu_reference(x, gate, up):
-    return swiglu(*map(np.asarray, (x, gate, up)))
 
 
 # Values
@@ -36,7 +40,7 @@ def test_swiglu_is_fp64s_rounded(wrap, weights):
     x, gate, up, _ = inputs()
     found = wrap(lambda *given: cuswiglu.jax.swiglu(*given, weights=weights))(x, gate, up)
     assert found.dtype == BF16
-    assert_close(found, swiglu_reference(x, gate, up))
+    assert_close(found, swiglu(x, gate, up))
 
 
 @WRAPPED
@@ -45,7 +49,7 @@ def test_mlp_is_fp64s_with_the_intermediate_rounded(wrap, weights):
     given = inputs()
     found = wrap(lambda *given: cuswiglu.jax.mlp(*given, weights=weights))(*given)
     assert found.dtype == BF16
-    assert_close(found, mlp_reference(*given))
+    assert_close(found, mlp(*given))
 
 
 def test_the_intermediate_is_rounded_though_xla_could_keep_it():
@@ -64,12 +68,12 @@ def test_leading_dimensions_are_kept(leading):
     found = cuswiglu.jax.mlp(x[:count].reshape(*leading, K), gate, up, down)
     assert found.shape == (*leading, K_OUT)
     if count:
-        assert_close(np.asarray(found).reshape(-1, K_OUT), mlp_reference(x, gate, up, down))
+        assert_close(np.asarray(found).reshape(-1, K_OUT), mlp(x, gate, up, down))
 
 
 def test_numpy_arrays_are_taken_too():
     given = draw(M, K, N, K_OUT)
-    assert_close(jax.jit(cuswiglu.jax.mlp)(*given), mlp_reference(*given))
+    assert_close(jax.jit(cuswiglu.jax.mlp)(*given), mlp(*given))
 
 
 # vmap
@@ -88,7 +92,7 @@ def test_vmap_over_x_twice():
     x, *weights = inputs()
     twice = jax.vmap(jax.vmap(lambda x: cuswiglu.jax.mlp(x, *weights)))
     found = twice(x.reshape(2, 3, 4, K))
-    assert_close(np.asarray(found).reshape(M, K_OUT), mlp_reference(x, *weights))
+    assert_close(np.asarray(found).reshape(M, K_OUT), mlp(x, *weights))
 
 
 def test_vmap_over_weights():
@@ -96,38 +100,17 @@ def test_vmap_over_weights():
     gates = jnp.stack([gate, 2 * gate, -gate])
     found = jax.vmap(cuswiglu.jax.mlp, (None, 0, None, None))(x, gates, up, down)
     for one, weight in zip(found, gates, strict=True):
-        assert_close(one, mlp_reference(x, weight, up, down))
+        assert_close(one, mlp(x, weight, up, down))
 
 
 # Gradients
 
 
-def in_fp32(x, gate, up, *down):
-    """The same function without a rounding, for JAX to differentiate."""
-    product = x @ gate
-    hidden = product * jax.nn.sigmoid(product) * (x @ up)
-    return hidden @ down[0] if down else hidden
-
-
 @pytest.mark.parametrize("function", ["swiglu", "mlp"])
 @WRAPPED
 def test_gradients_are_those_of_fp32(function, wrap):
-    count = 4 if function == "mlp" else 3
-    given = inputs()[:count]
-    cotangent = jnp.asarray(draw(M, K_OUT if function == "mlp" else N, 8)[0])
-
-    def loss(call, cotangent):
-        return lambda *given: (call(*given) * cotangent).sum(dtype=jnp.float32)
-
-    ours = loss(getattr(cuswiglu.jax, function), cotangent)
-    found = wrap(jax.grad(ours, argnums=range(count)))(*given)
-    exact = [array.astype(jnp.float32) for array in given]
-    with jax.default_matmul_precision("highest"):
-        expected = jax.grad(loss(in_fp32, cotangent.astype(jnp.float32)), range(count))(*exact)
-    for one, wanted in zip(found, expected, strict=True):
-        assert (one.dtype, one.shape) == (BF16, wanted.shape)
-        error = np.linalg.norm(one.astype(jnp.float32) - wanted) / np.linalg.norm(wanted)
-        assert error < 2**-7
+    given = inputs()[: 4 if function == "mlp" else 3]
+    assert_gradients(getattr(cuswiglu.jax, function), given, tolerance=2**-7, wrap=wrap)
 
 
 def test_gradients_and_vmap_commute():
@@ -224,7 +207,7 @@ def test_a_variant_is_the_kernel_of_gate_and_up(kernel):
 def test_other_platforms_compute_in_plain_jax_beside_a_hopper(platform):
     given = inputs()
     if platform == "cpu":
-        assert_close(jax.jit(cuswiglu.jax.mlp)(*given), mlp_reference(*given))
+        assert_close(jax.jit(cuswiglu.jax.mlp)(*given), mlp(*given))
     elif tuple(map(int, jax.__version__.split(".")[:2])) >= (0, 8):
         # Earlier ones leave the choice, made by then, to XLA.
         assert called(lowered(checkpoint_mlp, *CHECKPOINT, platform=platform)) == []

@@ -5,33 +5,34 @@ from __future__ import annotations
 import fp64
 import numpy as np
 import pytest
-from compiled import (
-    DECODE_GATED,
-    DECODE_PLAIN,
-    GATED,
-    PLAIN,
-    pretend_compiled,
-    without,
-)
-from fp64 import assert_close, swiglu
-from host_arrays import BF16, FP16, bits, draw, full
+from calls import in_fp64
+from compiled import GATED, pretend_compiled, without
+from fp64 import assert_close
+from host_arrays import FP16, bits, full
 
 jax = pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
 import jax.numpy as jnp
-from jax_tracing import CHECKPOINT, K_OUT, WRAPPED, K, M, N, called, inputs, lowered, refused
+from jax_tracing import (
+    BIASES,
+    CHECKPOINT,
+    K_OUT,
+    WRAPPED,
+    K,
+    N,
+    assert_gradients,
+    called,
+    inputs,
+    lowered,
+    named,
+    refused,
+)
 
 import cuswiglu.jax
 
 pytestmark = pytest.mark.usefixtures("jax_on_the_cpu")
 
 BY_ACTIVATION = pytest.mark.parametrize("activation", fp64.ACTIVATIONS, ids=str)
-BIASES = {"b_gate": N, "b_up": N, "b_down": K_OUT}
-
-
-def biases_of(*names):
-    rng = np.random.default_rng(1)
-    return {name: full(rng.standard_normal(BIASES[name])) for name in names}
 
 
 @WRAPPED
@@ -39,7 +40,7 @@ def biases_of(*names):
 def test_mlp_with_another_activation_is_fp64s(wrap, activation):
     given = inputs()
     found = wrap(lambda *given: cuswiglu.jax.mlp(*given, activation=activation))(*given)
-    assert_close(found, fp64.mlp(*map(np.asarray, given), activation=activation))
+    assert_close(found, fp64.mlp(*given, activation=activation))
 
 
 @WRAPPED
@@ -47,76 +48,37 @@ def test_mlp_with_another_activation_is_fp64s(wrap, activation):
     "names", [("b_gate",), ("b_up",), ("b_down",), ("b_gate", "b_up", "b_down")], ids="+".join
 )
 def test_mlp_with_biases_is_fp64s(wrap, names):
-    given, added = inputs(), biases_of(*names)
-    call = wrap(lambda given, added: cuswiglu.jax.mlp(*given, **added, activation="gelu"))
-    expected = fp64.mlp(*map(np.asarray, given), **added, activation="gelu")
-    assert_close(call(given, {name: jnp.asarray(bias) for name, bias in added.items()}), expected)
+    given = named(names)
+    found = wrap(lambda given: cuswiglu.jax.mlp(**given, activation="gelu"))(given)
+    assert_close(found, in_fp64("mlp", given, "gelu"))
 
 
 def test_swiglu_with_biases_is_fp64s():
-    x, gate, up, _ = inputs()
-    added = biases_of("b_gate", "b_up")
-    found = cuswiglu.jax.swiglu(x, gate, up, **added)
-    assert_close(found, swiglu(*map(np.asarray, (x, gate, up)), **added))
+    given = named(["b_gate", "b_up"])
+    del given["w_down"]
+    assert_close(cuswiglu.jax.swiglu(**given), in_fp64("swiglu", given))
 
 
 @pytest.mark.parametrize("over", ["x", "b_up"])
 def test_vmap_over_x_or_a_bias(over):
-    x, gate, up, down = map(np.asarray, inputs())
-    added = biases_of(*BIASES)
-    given = {"x": x, "w_gate": gate, "w_up": up, "w_down": down, **added}
-    stacked = given | {over: np.stack([given[over], 2 * given[over]])}
+    given = named(BIASES)
+    stacked = given | {over: jnp.stack([given[over], 2 * given[over]])}
     axes = {name: 0 if name == over else None for name in given}
     one = jax.vmap(lambda given: cuswiglu.jax.mlp(**given), ({**axes},))(stacked)
     for found, value in zip(one, stacked[over], strict=True):
-        assert_close(found, fp64.mlp(**_fp64_names(given | {over: value})))
-
-
-def _fp64_names(given):
-    return {name.removeprefix("w_"): value for name, value in given.items()}
+        assert_close(found, in_fp64("mlp", given | {over: value}))
 
 
 # Gradients
 
 
-def activated_in_fp32(activation):
-    """The whole MLP without a rounding, as JAX's own functions say it."""
-    gates = {"silu": jax.nn.silu, "relu": jax.nn.relu}
-    gates |= {"gelu": lambda g: jax.nn.gelu(g, approximate=False), "gelu_tanh": jax.nn.gelu}
-
-    def mlp(x, gate, up, down, b_gate, b_up, b_down):
-        gate, up = x @ gate + b_gate, x @ up + b_up
-        if activation in gates:
-            return (gates[activation](gate) * up) @ down + b_down
-        gate = gate.clip(max=activation.limit)
-        up = up.clip(-activation.limit, activation.limit)
-        return (gate * jax.nn.sigmoid(activation.alpha * gate) * (up + 1)) @ down + b_down
-
-    return mlp
-
-
 @BY_ACTIVATION
 def test_gradients_of_activations_and_biases_are_those_of_fp32(activation):
-    given = [*inputs(), *map(jnp.asarray, biases_of(*BIASES).values())]
-    cotangent = jnp.asarray(draw(M, K_OUT, 8)[0])
-
     def ours(x, gate, up, down, *added):
         added = dict(zip(BIASES, added, strict=True))
         return cuswiglu.jax.mlp(x, gate, up, down, **added, activation=activation)
 
-    def loss(call, cotangent):
-        return lambda *given: (call(*given) * cotangent).sum(dtype=jnp.float32)
-
-    found = jax.jit(jax.grad(loss(ours, cotangent), range(7)))(*given)
-    exact = [array.astype(jnp.float32) for array in given]
-    with jax.default_matmul_precision("highest"):
-        wanted = jax.grad(
-            loss(activated_in_fp32(activation), cotangent.astype(jnp.float32)), range(7)
-        )(*exact)
-    for one, expected in zip(found, wanted, strict=True):
-        assert (one.dtype, one.shape) == (BF16, expected.shape)
-        error = np.linalg.norm(one.astype(jnp.float32) - expected) / np.linalg.norm(expected)
-        assert error < 2**-6
+    assert_gradients(ours, named(BIASES).values(), activation, tolerance=2**-6)
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
@@ -162,12 +124,11 @@ def test_a_down_projection_for_cublas_has_its_bias_behind_the_call():
 @WRAPPED
 @pytest.mark.parametrize("weights", ["k", "n"])
 def test_mlp_of_fp16_is_fp64s_rounded_to_fp16(wrap, weights):
-    given = draw(M, K, N, K_OUT, dtype=FP16)
-    added = {name: full(bias, dtype=FP16) for name, bias in biases_of(*BIASES).items()}
+    given = {name: np.asarray(array) for name, array in named(BIASES, FP16).items()}
     options = {"activation": "gelu_tanh", "weights": weights}
-    found = wrap(lambda given, added: cuswiglu.jax.mlp(*given, **added, **options))(given, added)
+    found = wrap(lambda given: cuswiglu.jax.mlp(**given, **options))(given)
     assert found.dtype == FP16
-    assert_close(found, fp64.mlp(*given, **added, activation="gelu_tanh"))
+    assert_close(found, in_fp64("mlp", given, "gelu_tanh"))
 
 
 def test_the_intermediate_is_rounded_to_fp16_though_xla_could_keep_it():
@@ -191,21 +152,8 @@ def test_vmap_over_x_of_fp16_gives_the_same_bits():
     assert (bits(found) == bits(cuswiglu.jax.mlp(x.reshape(4, 6, K), *weights))).all()
 
 
-def test_gradients_of_fp16_are_of_fp16():
-    given = inputs(dtype=FP16)
-
-    def loss(call):
-        return lambda *given: call(*given).sum(dtype=jnp.float32)
-
-    found = jax.jit(jax.grad(loss(cuswiglu.jax.mlp), range(4)))(*given)
-    exact = [array.astype(jnp.float32) for array in given]
-    zeros = [jnp.zeros(size) for size in BIASES.values()]
-    with jax.default_matmul_precision("highest"):
-        wanted = jax.grad(loss(activated_in_fp32("silu")), range(4))(*exact, *zeros)
-    for one, expected in zip(found, wanted, strict=True):
-        assert (one.dtype, one.shape) == (FP16, expected.shape)
-        error = np.linalg.norm(one.astype(jnp.float32) - expected) / np.linalg.norm(expected)
-        assert error < 2**-9
+def test_gradients_of_fp16_are_those_of_fp32_rounded_to_fp16():
+    assert_gradients(cuswiglu.jax.mlp, inputs(dtype=FP16), tolerance=2**-9)
 
 
 def test_no_tokens_of_fp16_give_fp16():
@@ -214,10 +162,7 @@ def test_no_tokens_of_fp16_give_fp16():
 
 
 @pytest.mark.usefixtures("hopper", "any_evenness")
-def test_the_call_says_the_dtype(monkeypatch):
-    every = [*GATED, *PLAIN, *DECODE_GATED, *DECODE_PLAIN]
-    pretend_compiled(monkeypatch, *every)
-
+def test_the_call_says_the_dtype():
     def call(x, gate, up, down):
         return cuswiglu.jax.mlp(x, gate.T, up.T, down.T)
 
@@ -243,11 +188,9 @@ def test_kernels_that_know_bf16_only_leave_fp16_to_plain_jax(monkeypatch):
 
 @pytest.mark.parametrize("name", ["x", "w_up", "w_down", "b_gate", "b_down"])
 def test_an_array_of_the_other_dtype_is_refused(name):
-    added = dict(zip(BIASES, map(jnp.asarray, biases_of(*BIASES).values()), strict=True))
-    named = dict(zip(("x", "w_gate", "w_up", "w_down"), inputs(), strict=True)) | added
-    refused(
-        TypeError, "must have the same dtype, got", **added | {name: named[name].astype("float16")}
-    )
+    given = named(BIASES)
+    given[name] = given[name].astype("float16")
+    refused(TypeError, "must have the same dtype, got", **given)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from compiled import GATED, PLAIN, pretend_compiled
+from compiled import GATED, PLAIN
 from fake_driver import COEFFICIENTS, Result, coefficients, cuda, run_in_threads
 from host_arrays import poisoned
 from xla_frames import FakeXla
@@ -83,8 +83,7 @@ def test_kernels_are_told_the_activation_and_where_biases_lie(gpu):
     assert second.named["activation"] == 0
 
 
-def test_fp16_is_launched_and_the_arrays_must_be_of_it(gpu, monkeypatch):
-    pretend_compiled(monkeypatch, GATED[0])
+def test_fp16_is_launched_and_the_arrays_must_be_of_it(gpu):
     made = dataclasses.replace(SWIGLU, dtype="float16")
     assert call(FakeXla(), made) is None
     assert gpu.driver.launches[0].entry == GATED[0].entry("k", "float16")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 
 import pytest
-from calls import K_OUT, K, M, N, call, good
+from calls import K_OUT, K, M, N, call, layer_of, repeated
 from compiled import DECODE, GATED
 from device_arrays import all_on_device, device_poisoned, on_device
 from problems import weight
 
 import cuswiglu
-from cuswiglu import GatedMLP, variants
+from cuswiglu import variants
 from cuswiglu.variant import TileVariant
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
@@ -62,7 +62,7 @@ def test_only_the_second_kernel_loads_weights_before_the_work_ahead_is_done(gpu,
 
 def test_a_layer_loads_all_weights_ahead_from_the_second_call_of_a_kind_on(gpu, arguments):
     """By then they are there, and stay; the function knows nothing of its weights."""
-    mlp = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+    mlp = layer_of(arguments)
 
     def ahead(work):
         gpu.driver.launches = []
@@ -97,10 +97,7 @@ def test_few_tokens_take_a_decode_kernel_and_many_one_of_tiles(gpu, arguments):
 
 @BY_FUNCTION
 def test_a_second_call_launches_twice_and_does_nothing_else(gpu, arguments, function):
-    weights = (arguments[name] for name in ("w_gate", "w_up", "w_down"))
-    again = functools.partial(call, "mlp", **arguments)
-    if function == "GatedMLP":
-        again = functools.partial(GatedMLP(*weights), arguments["x"], out=arguments["out"])
+    again = repeated(function, arguments)
     memory = device_poisoned(MANY, N).data  # the memory pool gives it again
     gpu.cupy.cuda.alloc = lambda size: memory
     again()
@@ -140,8 +137,7 @@ def test_a_down_projection_that_tma_cannot_express_takes_the_portable_path(gpu, 
 
 
 def test_the_device_of_x_launches_both(gpu):
-    given = {name: on_device(array, 1) for name, array in good("mlp").items()}
-    call("mlp", **given)
+    call("mlp", **all_on_device("mlp", 1))
     assert [launch.device for launch in gpu.driver.launches] == [1, 1]
 
 

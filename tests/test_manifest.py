@@ -14,7 +14,7 @@ import cubin_files
 import pytest
 from compiled import DECODE, TILES
 from cubin_files import KERNELS
-from fake_driver import DECODE_INTEGERS, TILE_INTEGERS
+from fake_driver import DECODE_NUMBERS, TILE_NUMBERS
 
 import cuswiglu
 from build_scripts.build import ALL_INSTANCES
@@ -37,6 +37,16 @@ def entries_of(kernels):
 def layout_of(key):
     """Of the weights that an entry takes."""
     return key.partition("_")[0]
+
+
+def entry_of(name, key):
+    """What an entry is called in the cubin."""
+    return dict(KERNELS[name].entries)[key]
+
+
+def code_of(name, key):
+    """An entry's instructions."""
+    return cubin_files.sass(name)[entry_of(name, key)]
 
 
 ENTRIES, TILE_ENTRIES, DECODE_ENTRIES = map(entries_of, (variants(), TILES, DECODE))
@@ -95,7 +105,7 @@ def test_a_cubin_has_the_elf_abi_of_cuda_12(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_weight_layout_of_the_table_has_an_entry_for_bf16_and_fp16_and_no_others(name):
+def test_a_cubin_has_the_entries_of_the_table_and_no_others(name):
     entries = dict(KERNELS[name].entries)
     assert set(entries) == set(INSTANCE[name].keys)
     assert set(cubin_files.functions(name)) == set(entries.values())
@@ -104,19 +114,19 @@ def test_every_weight_layout_of_the_table_has_an_entry_for_bf16_and_fp16_and_no_
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
 def test_an_entry_takes_four_descriptors_two_addresses_and_the_numbers_of_a_plan(name, key):
     """What `plan._Arguments` packs, as the fake driver takes it apart."""
-    found = cubin_files.parameter_bytes(name, dict(KERNELS[name].entries)[key])
-    assert found == [128] * 4 + [8, 8] + [*TILE_INTEGERS.values()]
+    found = cubin_files.parameter_bytes(name, entry_of(name, key))
+    assert found == [128] * 4 + [8, 8] + [*TILE_NUMBERS.values()]
 
 
 @pytest.mark.parametrize(("name", "key"), DECODE_ENTRIES)
 def test_a_decode_entry_takes_three_descriptors_three_addresses_and_the_numbers(name, key):
-    found = cubin_files.parameter_bytes(name, dict(KERNELS[name].entries)[key])
-    assert found == [128] * 3 + [8, 8, 8] + [*DECODE_INTEGERS.values()]
+    found = cubin_files.parameter_bytes(name, entry_of(name, key))
+    assert found == [128] * 3 + [8, 8, 8] + [*DECODE_NUMBERS.values()]
 
 
 @pytest.mark.parametrize(("name", "key"), ENTRIES)
 def test_an_entry_uses_tensor_cores_and_tma(name, key):
-    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
+    code = code_of(name, key)
     assert set(re.findall(r"\bHGMMA\.\S*F32(\.BF16)?", code)) == {"" if "_f16" in key else ".BF16"}
     assert re.search(r"\bUTMALDG\.2D", code)
     # A decode kernel stores each thread's own elements.
@@ -125,21 +135,21 @@ def test_an_entry_uses_tensor_cores_and_tma(name, key):
 
 @pytest.mark.parametrize(("name", "key"), DECODE_ENTRIES)
 def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, key):
-    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
+    code = code_of(name, key)
     found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
     assert found == {KERNELS[name].tokens}
 
 
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
 def test_loads_are_multicast_in_clusters_and_nowhere_else(name, key):
-    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
+    code = code_of(name, key)
     assert ("UTMALDG.2D.MULTICAST" in code) == (KERNELS[name].cluster_m > 1)
 
 
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
 def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, key):
     """In columns of a WGMMA, 256 at most: gate's and up's together where both fit."""
-    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
+    code = code_of(name, key)
     found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
     each = INSTANCE[name].columns // KERNELS[name].block_n
     widths = dict(KERNELS[name].widths)[layout_of(key)]
@@ -149,7 +159,7 @@ def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, key):
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
 def test_an_entry_stores_each_width_in_boxes_of_its_own(name, key):
     """Loops over boxes are unrolled, 64 rows by 32 columns each; but not of extras."""
-    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
+    code = code_of(name, key)
     row_blocks = INSTANCE[name].warpgroup_m // 64
     boxes = [row_blocks * -(-width // 32) for width in dict(KERNELS[name].widths)[layout_of(key)]]
     stores = len(boxes) if "_any" in key else sum(boxes)
@@ -162,7 +172,7 @@ def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, key):
 
     An entry for extras has eight of GELU and eight of the rest, in a loop.
     """
-    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
+    code = code_of(name, key)
     row_blocks = INSTANCE[name].warpgroup_m // 64
     widths = dict(KERNELS[name].widths)[layout_of(key)]
     each = [2 * 8 if "_any" in key else row_blocks * width // 2 for width in widths]
@@ -172,16 +182,15 @@ def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, key):
 
 @pytest.mark.parametrize(("name", "key"), ENTRIES)
 def test_an_entry_spills_nothing(name, key):
-    entry = dict(KERNELS[name].entries)[key]
-    assert not re.findall(r"\b(?:STL|LDL)\b", cubin_files.sass(name)[entry])
-    assert cubin_files.per_function(name, cubin_files.FRAME_SIZE)[entry] == 0
+    assert not re.findall(r"\b(?:STL|LDL)\b", code_of(name, key))
+    assert cubin_files.per_function(name, cubin_files.FRAME_SIZE)[entry_of(name, key)] == 0
     assert ROWS[name]["entries"][key]["spill_bytes"] == 0
 
 
 @pytest.mark.parametrize(("name", "key"), ENTRIES)
 def test_registers_are_those_of_the_cubin(name, key):
     found = cubin_files.per_function(name, cubin_files.REGISTER_COUNT)
-    assert ROWS[name]["entries"][key]["registers"] == found[dict(KERNELS[name].entries)[key]]
+    assert ROWS[name]["entries"][key]["registers"] == found[entry_of(name, key)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -203,7 +212,7 @@ def test_as_many_ctas_of_a_decode_kernel_find_registers_as_it_says(name):
 @pytest.mark.parametrize(("name", "key"), ENTRIES)
 def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, key):
     """Programmatic dependent launch: griddepcontrol, as SASS has it."""
-    code = cubin_files.sass(name)[dict(KERNELS[name].entries)[key]]
+    code = code_of(name, key)
     assert re.search(r"\bACQBULK\b", code)
     assert re.search(r"\bPREEXIT\b", code)
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
-from calls import FUNCTIONS, K_OUT, K, M, N, call
+from calls import FUNCTIONS, K_OUT, K, M, N, call, layer_of, repeated
 from capsules import Producer
 from compiled import GATED
 from device_arrays import all_on_device, device_poisoned, on_device, on_host
-from fake_driver import run_in_threads
+from fake_driver import PLANS, run_in_threads
 from host_arrays import poisoned
 from problems import weight
 
 import cuswiglu
-from cuswiglu import GatedMLP, gated_mlp
+from cuswiglu import gated_mlp
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
-
-PLANS = "cuOccupancyMaxActiveClusters"  # is asked once by each plan that is made
 
 
 @pytest.fixture(params=FUNCTIONS)
@@ -29,15 +25,7 @@ def again(request, gpu):
     again.width is of the result, again.launches how many kernels a call launches.
     """
     arguments = all_on_device(request.param)
-    if request.param == "GatedMLP":
-        layer = GatedMLP(*(arguments.pop(name) for name in ("w_gate", "w_up", "w_down")))
-        work = layer
-    else:
-        work = functools.partial(call, request.param)
-
-    def changed(**changes):
-        return work(**arguments | changes)
-
+    changed = repeated(request.param, arguments)
     changed()
     gpu.driver.calls, gpu.driver.launches = [], []
     changed.width = N if request.param == "swiglu" else K_OUT
@@ -213,7 +201,7 @@ def test_a_down_projection_on_the_portable_path_gets_matrices_in_later_calls_too
 def test_a_layer_keeps_the_kinds_used_most_recently(gpu, monkeypatch):
     monkeypatch.setattr(gated_mlp, "CACHED_CALLS", 2)
     arguments = all_on_device("GatedMLP")
-    layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+    layer = layer_of(arguments)
     xs = [device_poisoned(m, K) for m in (1, 2, 3)]
     for x in xs:
         layer(x)
@@ -230,7 +218,7 @@ def test_a_layer_keeps_the_kinds_used_most_recently(gpu, monkeypatch):
 
 def test_threads_share_a_layer_without_mixing_their_arrays(gpu):
     arguments = all_on_device("GatedMLP")
-    layer = GatedMLP(*(arguments[name] for name in ("w_gate", "w_up", "w_down")))
+    layer = layer_of(arguments)
     xs = [device_poisoned(M, K) for _ in range(8)]
     outs = [device_poisoned(M, K_OUT) for _ in range(8)]
 
