@@ -21,7 +21,7 @@ def clamped(alpha, limit):
 
     def activation(gate, up):
         gate = np.where(gate > limit, limit, gate)
-        up = np.where(np.abs(up) > limit, np.sign(up) * limit, up)
+        up = np.where(np.abs(up) > limit, np.copysign(limit, up), up)
         return gate * (1 / (1 + np.exp(-alpha * gate))) * (up + 1)
 
     return activation

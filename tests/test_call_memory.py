@@ -88,6 +88,14 @@ def test_memory_is_not_used_again_on_another_stream(gpu, allocated, again):
     assert len(allocated) == 3
 
 
+def test_memory_is_not_used_again_on_threads_own_default_streams(gpu, allocated, again):
+    """All threads have the same handle of theirs, 2, and no order between them."""
+    with gpu.cupy.cuda.Stream(2):
+        for number in range(3):
+            again()
+            assert len(allocated) == 2 + number
+
+
 def test_memory_is_not_used_again_under_another_allocator(gpu, again):
     pool = gpu.cupy.cuda.MemoryPool()
     with gpu.cupy.cuda.using_allocator(pool.malloc):

@@ -259,6 +259,8 @@ def test_explain_refuses_an_unknown_activation():
         (1, math.nan, "limit must be more than 0"),
         (1, 1e-46, "limit must be more than 0"),
         (1, 1e39, "limit must be more than 0"),
+        (10**400, 7, "alpha must be a number that fits in FP32"),
+        (1, 10**400, "limit must be a number that fits in FP32"),
     ],
 )
 def test_numbers_that_mean_nothing_are_refused(alpha, limit, words):
@@ -267,7 +269,7 @@ def test_numbers_that_mean_nothing_are_refused(alpha, limit, words):
 
 
 @pytest.mark.parametrize("name", ["alpha", "limit"])
-@pytest.mark.parametrize("value", ["7", None, True, [7]], ids=repr)
+@pytest.mark.parametrize("value", ["7", None, True, np.True_, [7], np.ones(1), 1 + 2j], ids=repr)
 def test_what_is_no_number_is_refused(name, value):
     with pytest.raises(TypeError, match=f"{name} must be a number, got {type(value).__name__}"):
         ClampedSwiGLU(**{name: value})
