@@ -38,8 +38,8 @@
 
 namespace cuswiglu::decode {
 
-// kAny as in kernel.cuh.
-template <class Traits, bool kAny>
+// kExtras as in kernel.cuh.
+template <class Traits, bool kExtras>
 struct Kernel {
   using Element = typename Traits::Element;
   using Cta = Cta<Traits>;
@@ -76,7 +76,7 @@ struct Kernel {
     auto row_of = [&](int half) {
       return kBoth ? warpgroup * Traits::kMmaRows + Store::row(half) : Store::row(warpgroup);
     };
-    bool const biased = kAny && asked.biased();
+    bool const biased = kExtras && asked.biased();
     Stage stage;
     uint32_t exchanges = 0;
     CUTLASS_PRAGMA_NO_UNROLL
@@ -118,14 +118,14 @@ struct Kernel {
       if constexpr (!Traits::kGated) {
         auto sum = [&](int half, int i) {
           float const whole = kBoth ? one[half][i] : one[half][i] + other[half][i];
-          return kAny ? whole + bias_first[half] : whole;
+          return kExtras ? whole + bias_first[half] : whole;
         };
         if (cta.ranks > 1) {
           Store::template reduce<kHalves>(cta, to, exchanges, last, row_of, sum);
         } else {
           Store::template store<kHalves>(to, row_of, sum);
         }
-      } else if constexpr (!kAny) {
+      } else if constexpr (!kExtras) {
         SiLU silu;
         Store::template store<kHalves>(to, row_of, [&](int half, int i) {
           return silu(one[half][i]) * other[half][i];
@@ -170,8 +170,8 @@ struct Kernel {
 
 // One instance; as in kernel.cuh, plain values are packed and never a C++ structure. CTAS of them
 // find registers on an SM; what is behind it is in the manifest for the launch.
-#define CUSWIGLU_DECODE_ENTRY(NAME, ELEMENT, ANY, GATED, TOKENS, MAJOR, CTAS, THREADS, MMA_ROWS,  \
-                              MAX_STAGES, BARRIER_BYTES, CHUNK)                                   \
+#define CUSWIGLU_DECODE_ENTRY(NAME, ELEMENT, EXTRAS, GATED, TOKENS, MAJOR, CTAS, THREADS,         \
+                              MMA_ROWS, MAX_STAGES, BARRIER_BYTES, CHUNK)                         \
   using NAME##_traits =                                                                           \
       cuswiglu::decode::Traits<ELEMENT, GATED, TOKENS, cute::GMMA::Major::MAJOR>;                 \
   static_assert(NAME##_traits::kThreads == THREADS, "manifest: threads");                         \
@@ -187,7 +187,7 @@ struct Kernel {
            int m, int n, int k, long long out_stride, int rows, int stages, int weights_ahead,    \
            int activation, float linear, float cubic, float constant, float least, float most,    \
            float up_limit, float up_constant) {                                                   \
-    cuswiglu::decode::Kernel<NAME##_traits, ANY>::run(                                            \
+    cuswiglu::decode::Kernel<NAME##_traits, EXTRAS>::run(                                         \
         {tma_x, tma_first, tma_second}, out,                                                      \
         {m, n, k, out_stride, rows, stages, weights_ahead},                                       \
         {cuswiglu::Activation(activation),                                                        \

@@ -3,8 +3,8 @@
 //   Sync   the same, gate's pass and activation before up's pass (the paper's Kernel-1)
 //   Interleave  the same from one packed matrix, by a visitor tree (the paper's Kernel-2)
 //   Plain  Y[M, N] = X W, the down projection
-// Entries for SiLU do so. Those for extras (kAny) add biases and take any activation, behind all
-// products, by gating.cuh.
+// Entries for SiLU do so. Those for extras (kExtras) add biases and take any activation, behind
+// all products, by gating.cuh.
 //
 // Warp roles (3 warpgroups, persistent over tiles)
 //   warpgroup 0    producer: one thread issues every TMA load; 40 registers
@@ -57,15 +57,15 @@ struct Sizes {
   int weights_ahead;  // see above
 };
 
-// kAny: biases and any activation, as the launch asks; else SiLU(gate) * up, or a product, alone.
+// kExtras: biases and any activation, as the launch asks; else SiLU(gate) * up, or a product.
 // Entries of their own, for one that branches costs SiLU up to 2% where kernels are short.
-template <class Traits, bool kAny>
+template <class Traits, bool kExtras>
 struct Kernel {
   using Element = typename Traits::Element;
   using Loop = Mainloop<Traits>;
   using Asked = Gating<Element>;
   using Store = Epilogue<Traits>;
-  using Any = GatedStore<Traits>;
+  using Extras = GatedStore<Traits>;
   using SharedStorage = typename Traits::SharedStorage;
   using State = typename Loop::State;
 
@@ -122,8 +122,8 @@ struct Kernel {
                                    tile.m + first_row, tile.n, tma_out);
     };
     SiLU silu;
-    auto write_any = [&](auto const& sums, auto const& up) {
-      Any::template store<kWidth>(sums, up, asked, smem.biases[consumer], smem.out[consumer],
+    auto write_extras = [&](auto const& sums, auto const& up) {
+      Extras::template store<kWidth>(sums, up, asked, smem.biases[consumer], smem.out[consumer],
                                   consumer, stored, tile.m + first_row, tile.n, tma_out);
     };
 
@@ -135,22 +135,22 @@ struct Kernel {
       };
       Loop::finish(smem, last, accum);
       // The loads of up's first stages are in flight meanwhile.
-      if constexpr (Traits::kFamily == Family::Sync && !kAny) activate();
+      if constexpr (Traits::kFamily == Family::Sync && !kExtras) activate();
       auto up = cute::partition_fragment_C(typename Width::TiledMma{}, AccumShape{});
       last = Loop::template mma<kWidth>(smem, read, k_tiles, first_row, up);
       end_of_turn();
       Loop::finish(smem, last, up);
-      if constexpr (Traits::kFamily == Family::SyncLate && !kAny) activate();
-      if constexpr (kAny) {
-        write_any(accum, up);
+      if constexpr (Traits::kFamily == Family::SyncLate && !kExtras) activate();
+      if constexpr (kExtras) {
+        write_extras(accum, up);
       } else {
         write([&](int v, int m) { return accum(v, m, 0) * up(v, m, 0); });
       }
     } else {
       end_of_turn();
       Loop::finish(smem, last, accum);
-      if constexpr (kAny) {
-        write_any(accum, accum);
+      if constexpr (kExtras) {
+        write_extras(accum, accum);
       } else if constexpr (Traits::kFamily == Family::Interleave) {
         store_pairs<kWidth>(smem, accum, consumer, stored, tile.m + first_row, tile.n, tma_out);
       } else {
@@ -213,12 +213,12 @@ struct Kernel {
     }
     int const count = scheduler.count();
     int stored = 0;
-    bool const biased = kAny && asked.biased();
+    bool const biased = kExtras && asked.biased();
     if (biased) cutlass::arch::wait_on_dependent_grids();  // they may be just made
     for (; number < count; number += tile_step) {
       TileCoord const tile = tile_of(scheduler, number);
       if (biased) {
-        Any::fetch(asked, tile.n, columns, smem.biases[consumer]);
+        Extras::fetch(asked, tile.n, columns, smem.biases[consumer]);
         Store::sync_warpgroup(consumer);
       }
       for_width<Traits::kBlockN>(tile.width, [&](auto width) {
@@ -295,9 +295,9 @@ struct Kernel {
 // plain values and never a C++ structure whose size depends on the compiler. SHARED_BYTES, BOX_N
 // and FITTED are what the build wrote into the manifest for the launch. A plain kernel ignores
 // tma_second.
-#define CUSWIGLU_ENTRY(NAME, ELEMENT, ANY, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M, STAGES, \
-                       OUT_STAGES, MAJOR, PACKING, NARROWING, NARROWEST, SHARED_BYTES, BOX_N,     \
-                       FITTED)                                                                    \
+#define CUSWIGLU_ENTRY(NAME, ELEMENT, EXTRAS, FAMILY, SCHEDULE, BLOCK_M, BLOCK_N, CLUSTER_M,      \
+                       STAGES, OUT_STAGES, MAJOR, PACKING, NARROWING, NARROWEST, SHARED_BYTES,    \
+                       BOX_N, FITTED)                                                             \
   using NAME##_traits =                                                                           \
       cuswiglu::Traits<ELEMENT, cuswiglu::Family::FAMILY, cuswiglu::Schedule::SCHEDULE, BLOCK_M,  \
                        BLOCK_N, CLUSTER_M, STAGES, OUT_STAGES, cuswiglu::Major::MAJOR, PACKING,   \
@@ -314,7 +314,7 @@ struct Kernel {
            int m, int n, int k, int raster_rows, int wide, int wide_width, int narrow_width,      \
            int weights_ahead, int activation, float linear, float cubic, float constant,          \
            float least, float most, float up_limit, float up_constant) {                          \
-    cuswiglu::Kernel<NAME##_traits, ANY>::run(                                                    \
+    cuswiglu::Kernel<NAME##_traits, EXTRAS>::run(                                                 \
         {tma_x, tma_first, tma_second}, tma_out,                                                  \
         {m, n, k, raster_rows, wide, wide_width, narrow_width, weights_ahead},                    \
         {cuswiglu::Activation(activation),                                                        \

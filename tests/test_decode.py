@@ -386,7 +386,7 @@ def test_the_source_has_an_entry_per_weight_layout_type_of_elements_and_extras(i
     ]
     assert [entry.pop("ELEMENT") for entry in entries] == halves
     extras = [str("_any" in key).lower() for key in instance.keys]
-    assert [entry.pop("ANY") for entry in entries] == extras
+    assert [entry.pop("EXTRAS") for entry in entries] == extras
     gated = str(DECODE_FAMILIES[instance.family]).lower()
     for entry in entries:
         assert entry.pop("GATED") == gated

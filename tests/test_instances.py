@@ -91,7 +91,7 @@ def test_the_source_has_an_entry_per_weight_layout_type_of_elements_and_extras(i
     for entry, key, major in zip(entries, instance.keys, layouts, strict=True):
         half = "cutlass::half_t" if "_f16" in key else "cutlass::bfloat16_t"
         assert entry.pop("ELEMENT") == half
-        assert entry.pop("ANY") == str("_any" in key).lower()
+        assert entry.pop("EXTRAS") == str("_any" in key).lower()
         assert entry.pop("PACKING") == str(PACKINGS.get(major, 0))
         assert entry.pop("NARROWING") == str(instance.narrowing(major))
         assert entry.pop("NARROWEST") == str(instance.widths(major)[-1])
