@@ -15,7 +15,7 @@ from test_bench_measure import CELL, host, measured
 from test_bench_records import FAILED, SESSION, row
 
 import cuswiglu
-from cuswiglu.bench import contenders, figures, inputs, plots, tables
+from cuswiglu.bench import contenders, inputs, marks, plots, tables
 from cuswiglu.bench import record as records
 from cuswiglu.bench import run as bench_run
 from cuswiglu.bench.cells import SUITES, select, whole_mlp
@@ -179,16 +179,16 @@ def kept(*made):
     return Record("activations", 0, 9, (SESSION,), tuple(rows))
 
 
-def marks(record):
-    found = {figure.name.split()[2]: figure for figure in figures.shows(record)}
+def by_name(record):
+    found = {figure.name.split()[2]: figure for figure in marks.marks(record)}
     assert [f"time of {name} over silu's, worst cell" for name in found] == [
-        figure.name for figure in figures.shows(record)
+        figure.name for figure in marks.marks(record)
     ]
     return found
 
 
 def test_a_mark_is_of_the_worst_cell_and_tells_the_mean():
-    found = marks(
+    found = by_name(
         kept(outcomes(gelu=1.02), outcomes(400, gelu=0.99, relu=1.005), outcomes(800), outcomes())
     )
     assert list(found) == MARKED
@@ -203,15 +203,15 @@ def test_a_mark_is_of_the_worst_cell_and_tells_the_mean():
 
 @pytest.mark.parametrize(("ratio", "met"), [(0.9, "must"), (1.01, "must"), (1.0101, "missed")])
 def test_a_mark_is_met_up_to_one_percent(ratio, met):
-    assert marks(kept(outcomes(100.0, clamped=ratio)))["clamped"].met == met
+    assert by_name(kept(outcomes(100.0, clamped=ratio)))["clamped"].met == met
 
 
 def test_fp16_has_no_mark():
-    assert set(marks(kept(outcomes(float16=2.0)))) == set(MARKED)
+    assert set(by_name(kept(outcomes(float16=2.0)))) == set(MARKED)
 
 
 def test_marks_on_fewer_cells_are_partial_and_without_a_contender_left_out():
-    found = marks(
+    found = by_name(
         kept(outcomes() | {"gelu": FAILED}, outcomes() | {"gelu": FAILED, "relu": FAILED})
     )
     assert {name: (one.cells, one.partial) for name, one in found.items()} == {
@@ -220,8 +220,8 @@ def test_marks_on_fewer_cells_are_partial_and_without_a_contender_left_out():
         "clamped": (2, True),
         "biased": (2, True),
     }
-    assert figures.shows(kept()) == []
-    assert figures.shows(kept(outcomes() | {"silu": FAILED})) == []
+    assert marks.marks(kept()) == []
+    assert marks.marks(kept(outcomes() | {"silu": FAILED})) == []
 
 
 def test_a_line_has_silus_time_and_the_others_over_it():

@@ -12,7 +12,7 @@ from test_bench_records import FAILED, SESSION, row
 from test_bench_run import Machine
 
 from cuswiglu import select, timing
-from cuswiglu.bench import bandwidth, contenders, figures, inputs, plots, tables
+from cuswiglu.bench import bandwidth, contenders, inputs, marks, plots, tables
 from cuswiglu.bench import record as records
 from cuswiglu.bench import run as bench_run
 from cuswiglu.bench.cells import FEW_TOKENS, MODELS, SUITES, cell, whole_mlp
@@ -205,8 +205,8 @@ def kept(cells=SUITES["decode"], **figures_of):
     return Record("decode", 0, 9, (MEASURED,), tuple(rows))
 
 
-def marks(record):
-    return {figure.name: figure for figure in figures.shows(record)}
+def by_name(record):
+    return {figure.name: figure for figure in marks.marks(record)}
 
 
 BARE = "gate and up against cuBLAS's bare GEMM, M"
@@ -215,7 +215,7 @@ WHOLE = "whole MLP against the best of torch-eager, torch-compile, fused, M <= 6
 
 
 def test_marks_of_a_full_run():
-    found = marks(kept())
+    found = by_name(kept())
     assert {
         name: (one.must, one.aim, one.met, one.cells, one.of) for name, one in found.items()
     } == {
@@ -236,7 +236,7 @@ def test_a_mark_is_of_its_own_cells_alone():
         groups = {"0.5b": 0.8, "1.5b": 0.8, "3b": 0.1}
         return 0.2 if one.m > 64 else groups.get(one.model, 0.9)
 
-    found = marks(
+    found = by_name(
         kept(
             share=share,
             bare=lambda one: 0.96 if one.m > 64 else 1.2,
@@ -261,7 +261,7 @@ def test_a_mark_is_of_its_own_cells_alone():
 
 def test_the_worst_cells_are_named():
     low = cell("14b", 4)
-    found = marks(
+    found = by_name(
         kept(
             share=lambda one: 0.5 if one == low else 0.98,
             bare=lambda one: 0.97 if one == low else 1.3,
@@ -273,14 +273,14 @@ def test_the_worst_cells_are_named():
 
 
 def test_marks_on_fewer_cells_are_partial_and_without_cells_left_out():
-    found = marks(kept([cell("3b", m) for m in FEW_TOKENS]))
+    found = by_name(kept([cell("3b", m) for m in FEW_TOKENS]))
     assert {name: (one.cells, one.of, one.partial) for name, one in found.items()} == {
         f"{BARE} <= 64, geometric mean": (7, 49, True),
         "its worst cell": (7, 49, True),
         f"{WHOLE}, geometric mean": (7, 49, True),
         f"{BARE} > 64, worst cell": (2, 14, True),
     }
-    assert figures.shows(Record("decode", 0, 9, (MEASURED,), ())) == []
+    assert marks.marks(Record("decode", 0, 9, (MEASURED,), ())) == []
 
 
 def test_a_line_has_bandwidth_and_speeds():

@@ -18,7 +18,7 @@ from test_bench_records import (
     row,
 )
 
-from cuswiglu.bench import claims, figures
+from cuswiglu.bench import claims, figures, marks
 from cuswiglu.bench.cells import cell
 from cuswiglu.bench.record import Outcome
 
@@ -26,7 +26,7 @@ from cuswiglu.bench.record import Outcome
 def shown(of):
     """Marks by name; the second "its worst cell" is QuACK's."""
     found = {}
-    for figure in figures.shows(of):
+    for figure in marks.marks(of):
         name = figure.name
         if name in found:
             name += " of quack"
@@ -117,13 +117,13 @@ def test_both_kernels_of_the_paper_must_be_exact_in_every_cell():
 
 def test_the_whole_mlp_is_marked_against_the_best_unfused():
     made = outcomes(100.0, torch_eager=130.0, torch_compile=118.0, fused=110.0)
-    (mark,) = figures.shows(full("mlp", made))
+    (mark,) = marks.marks(full("mlp", made))
     assert mark.name.startswith("whole MLP against the best of torch-eager, torch-compile, fused")
     assert (mark.value, mark.met, mark.partial) == ("1.100", "must", False)
 
 
 def test_a_mark_says_who_was_there():
-    (mark,) = figures.shows(full("mlp", outcomes(100.0, fused=110.0)))
+    (mark,) = marks.marks(full("mlp", outcomes(100.0, fused=110.0)))
     assert mark.name == "whole MLP against fused, geometric mean"
     assert "quack" not in " ".join(shown(full("paper", outcomes(bare=110.0))))
 
@@ -193,7 +193,7 @@ def test_the_share_of_swiglu_is_what_eagers_products_do_not_take():
 
 def test_every_claim_is_there_even_if_nothing_was_measured():
     assert len(claimed(record())) == 8
-    assert figures.shows(record()) == []
+    assert marks.marks(record()) == []
 
 
 def test_instances_that_win_are_found_by_family():

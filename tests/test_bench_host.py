@@ -12,7 +12,7 @@ from compiled import DECODE_PLAIN, PLAIN
 from fake_driver import PLANS
 from test_bench_records import SESSION, row
 
-from cuswiglu.bench import contenders, figures, plots, tables
+from cuswiglu.bench import contenders, figures, marks, plots, tables
 from cuswiglu.bench import record as records
 from cuswiglu.bench.cells import SUITES
 from cuswiglu.bench.contenders import _host
@@ -195,14 +195,14 @@ def test_a_line_has_the_times_and_their_ratios():
     [(14.0, 130.0, ["aim", "aim"]), (18.0, 70.0, ["must", "must"]), (20.0, 50.0, ["missed"] * 2)],
 )
 def test_marks_are_met_by_less_host_time(planned, eager, met):
-    found = figures.shows(kept(planned=planned, eager=eager))
+    found = marks.marks(kept(planned=planned, eager=eager))
     assert [figure.met for figure in found] == met
     assert [(figure.cells, figure.of) for figure in found] == [(2, 2)] * 2
     assert not any(figure.partial for figure in found)
 
 
 def test_marks_without_their_contenders_are_left_out():
-    (figure,) = figures.shows(kept(eager=None))
+    (figure,) = marks.marks(kept(eager=None))
     assert "bare launches" in figure.name
 
 

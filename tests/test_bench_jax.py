@@ -10,7 +10,7 @@ import pytest
 from test_bench_measure import CELL, contender, host
 from test_bench_records import FAILED, SESSION, row
 
-from cuswiglu.bench import contenders, figures, fp64, inputs, measure, plots, tables
+from cuswiglu.bench import contenders, fp64, inputs, marks, measure, plots, tables
 from cuswiglu.bench.cells import LAYERS, SUITES, layers
 from cuswiglu.bench.contenders import _jax, _jax_stack
 from cuswiglu.bench.record import Outcome, Record
@@ -107,9 +107,33 @@ def test_a_line_has_times_of_the_whole_stack():
     assert "failed" in tables.line("jax", row("0.5b", 16, times))
 
 
-def test_it_has_no_marks_and_no_plots(tmp_path):
+def kept(few, many):
+    """A record of both cells, of (ours, plain, captured)."""
+    names = "cuswiglu-jax", "jax", "captured"
+    rows = (
+        row("0.5b", m, {name: Outcome(us) for name, us in zip(names, times, strict=True)})
+        for m, times in ((16, few), (512, many))
+    )
+    return Record("jax", 0, 9, (SESSION,), tuple(rows))
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "met"),
+    [
+        ((10.0, 15.0, 10.0), (20.0, 28.0, 20.0), ["must", "must", "must"]),
+        ((10.0, 14.9, 10.0), (20.0, 27.9, 19.0), ["missed", "missed", "missed"]),
+    ],
+)
+def test_marks_are_of_each_cell_and_of_the_captured_stack(few, many, met):
+    found = marks.marks(kept(few, many))
+    assert [mark.met for mark in found] == met
+    assert [mark.must for mark in found] == ["1.50", "1.40", "at most 1.030"]
+    assert not any(mark.partial for mark in found)
+
+
+def test_without_ours_there_are_no_marks_and_never_a_plot(tmp_path):
     pytest.importorskip("matplotlib")
     record = Record("jax", 0, 9, (SESSION,), (row("0.5b", 16, {"jax": Outcome(40.0)}),))
-    assert figures.shows(record) == []
+    assert marks.marks(record) == []
     assert plots.draw(record, tmp_path) == []
     assert [cell.m for cell in SUITES["jax"]] == [16, 512]

@@ -9,7 +9,7 @@ import pytest
 from processes import printed_by_jax
 from test_bench_records import FAILED, SESSION, row
 
-from cuswiglu.bench import figures, plots, scaling, tables
+from cuswiglu.bench import marks, plots, scaling, tables
 from cuswiglu.bench import record as records
 from cuswiglu.bench.cells import SUITES
 from cuswiglu.bench.record import Outcome, Record
@@ -82,8 +82,24 @@ def test_a_kept_record_is_printed_and_drawn(capsys, tmp_path):
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
 
-def test_no_mark_is_set(tmp_path):
-    assert figures.shows(kept()) == []
+def marks_of(*rows):
+    found = marks.marks(Record("tensor-parallel", 0, 9, (SESSION,), rows))
+    return [(mark.name.split()[0], mark.value, mark.met) for mark in found]
+
+
+@pytest.mark.parametrize(("every", "met"), [(50.0, "must"), (60.0, "missed")])
+def test_the_marks_are_the_speed_up_of_72b_on_two_gpus_and_the_worst_speed(every, met):
+    times = {"cuswiglu-jax@1": 100.0, "cuswiglu-jax@2": every, "jax@2": 54.0}
+    large = row("72b", 4096, {name: Outcome(time) for name, time in times.items()})
+    assert marks_of(large, one()) == [
+        ("72B", f"{100 / every:.3f} (72b at M = 4096)", met),
+        ("on", f"{54 / every:.3f} (72b at M = 4096)", met),
+    ]
+
+
+def test_one_gpu_meets_and_misses_no_mark(tmp_path):
+    alone = {name: Outcome(TIMES[name]) for name in ("cuswiglu-jax@1", "jax@1")}
+    assert marks_of(row("72b", 4096, alone)) == []
     assert plots.draw(Record("tensor-parallel", 0, 9), tmp_path) == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import claims, figures
+from . import claims, figures, marks
 from .record import Record
 
 _COLOURS = {"aim": "green", "must": "yellow", "missed": "red"}
@@ -59,7 +59,7 @@ def shows_table(record: Record) -> Any:
     """The marks, with pass or fail."""
     rich = rich_modules()
     table = rich.table.Table("figure", "value", "must", "aim", "", "cells", box=None)
-    for figure in figures.shows(record):
+    for figure in marks.marks(record):
         verdict = _VERDICTS[figure.met] + (", so far" if figure.partial else "")
         table.add_row(
             figure.name,

@@ -154,9 +154,7 @@ def _report(console: Any, record: Record, wanted: Sequence[Cell]) -> None:
         _say(console, text)
     if not record.cells:
         return
-    if record.suite in ("jax", "tensor-parallel"):
-        return
-    if record.suite in ("host", "decode", "activations"):
+    if record.suite in ("host", "decode", "activations", "jax", "tensor-parallel"):
         _titled(console, "marks", summaries.shows_table(record))
         return
     if not whole_mlp(record.suite):
