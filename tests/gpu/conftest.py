@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
+import drawing
 import pytest
 
 HERE = pathlib.Path(__file__).parent
@@ -28,19 +29,11 @@ def draw(cupy):
     """
     from cuswiglu.arrays import BFLOAT16
 
-    generator = cupy.random.default_rng()
-
-    def drawn(rows, columns, scale, dtype):
-        values = generator.standard_normal((rows, columns), dtype=cupy.float32) * scale
-        return values.astype(dtype)
-
-    def weight(k, n, major, dtype):
-        if major == "k":
-            return drawn(n, k, k**-0.5, dtype).T
-        return drawn(k, n, k**-0.5, dtype)
+    one = drawing.drawer(cupy, None)
 
     def inputs(m, k, n, major="k", dtype=BFLOAT16):
-        return drawn(m, k, 1.0, dtype), weight(k, n, major, dtype), weight(k, n, major, dtype)
+        gate, up = (drawing.weight(one, k, n, major, dtype) for _ in range(2))
+        return one(m, k, 1.0, dtype), gate, up
 
     return inputs
 

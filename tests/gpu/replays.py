@@ -8,6 +8,11 @@ def same_bits(cupy, a, b):
     return bool((a.view(cupy.uint16) == b.view(cupy.uint16)).all())
 
 
+def poison(array):
+    """Fill an array of BF16 with NaN."""
+    array.view("uint16")[...] = 0x7FC0
+
+
 def captured(cupy, work):
     """work(), which has run before, as a CUDA graph; and the stream that it was captured on."""
     stream = cupy.cuda.Stream(non_blocking=True)

@@ -13,6 +13,7 @@ from collections.abc import Collection
 import cupy
 import ml_dtypes
 import numpy
+from drawing import drawer, weight
 from instances import CASES, DECODE_CASES, cut, launch, weights, widths
 
 from cuswiglu.decode import Split
@@ -50,19 +51,11 @@ def overrun() -> None:
 
 def main(families: Collection[str]) -> None:
     count = 0
-    generator = cupy.random.default_rng()
-
-    def bf16(rows, columns):
-        values = generator.standard_normal((rows, columns), dtype=cupy.float32)
-        return values.astype(ml_dtypes.bfloat16)
+    draw = drawer(cupy)
 
     def run(kernel, layout, m, n, k, **options):
         nonlocal count
-        x = bf16(m, k)
-        if layout == "n":
-            gate, up = bf16(k, n), bf16(k, n)
-        else:
-            gate, up = bf16(n, k).T, bf16(n, k).T
+        x, gate, up = draw(m, k), weight(draw, k, n, layout), weight(draw, k, n, layout)
         out = cupy.empty((m, n), ml_dtypes.bfloat16)
         views = weights(layout, gate, up, kernel.gated)
         for ahead in (False, True):

@@ -10,8 +10,8 @@ import random
 import time
 from typing import Any
 
+import drawing
 import stress_kernels
-import stress_pool
 from compare import NEAR_ZERO, assert_close, of_flips, reference
 from stress_kernels import NAN
 from verdicts import Outcome
@@ -33,12 +33,12 @@ class _Chains:
 
     def __init__(self, cupy: Any, seed: int) -> None:
         self._cupy, self._choose = cupy, random.Random(seed)
-        draw = stress_pool.drawer(cupy, seed)
+        draw = drawing.drawer(cupy, seed)
         self._layers = []
         parts = []
         for layout in "kn":
-            weights = [stress_pool.weight(draw, K, N, layout) for _ in range(2)]
-            weights.append(stress_pool.weight(draw, N, K, layout))
+            weights = [drawing.weight(draw, K, N, layout) for _ in range(2)]
+            weights.append(drawing.weight(draw, N, K, layout))
             parts.append(weights)
             self._layers.append(cuswiglu.GatedMLP(*weights))
         self._gate_up = parts[0][:2]

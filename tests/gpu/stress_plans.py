@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import drawing
 import leaks
 import stress_kernels
-import stress_pool
 from compare import assert_close, reference
 from verdicts import Outcome
 
@@ -26,10 +26,10 @@ class _Round:
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
-        draw = stress_pool.drawer(cupy)
+        draw = drawing.drawer(cupy)
         self._x = draw(SHAPES, K)
-        self._weights = [stress_pool.weight(draw, K, N, "k") for _ in range(2)]
-        self._down = stress_pool.weight(draw, N, K, "n")
+        self._weights = [drawing.weight(draw, K, N, "k") for _ in range(2)]
+        self._down = drawing.weight(draw, N, K, "n")
         expected = reference(cupy, self._x, *self._weights)
         assert_close(cupy, cuswiglu.swiglu(self._x, *self._weights), expected)
         self._expected: list[Any] = []

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from compare import NEAR_ZERO, assert_close, of_flips, reference
+from drawing import drawer, weight
 
 import cuswiglu
 from cuswiglu import accuracy
@@ -70,22 +70,6 @@ class Case:
         if self.prefix_of is not None:
             whole = self.prefix_of.bits[: len(found)]
             assert bool((self.bits == whole).all()), f"{self.name}: other bits than among more"
-
-
-def drawer(xp: Any, seed: int = 0) -> Callable[..., Any]:
-    """draw(rows, columns, scale): N(0, scale^2) in BF16."""
-    generator = xp.random.default_rng(seed)
-
-    def draw(rows: int, columns: int, scale: float = 1.0) -> Any:
-        values = generator.standard_normal((rows, columns), dtype=xp.float32) * scale
-        return values.astype(ml_dtypes.bfloat16)
-
-    return draw
-
-
-def weight(draw: Callable[..., Any], k: int, n: int, layout: str) -> Any:
-    """A (K, N) weight that lies along N, or along K."""
-    return draw(k, n, k**-0.5) if layout == "n" else draw(n, k, k**-0.5).T
 
 
 def make(xp: Any, ms: tuple[int, ...] = MS) -> Iterator[Case]:

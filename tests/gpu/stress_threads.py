@@ -9,6 +9,7 @@ import time
 import traceback
 from typing import Any
 
+import drawing
 import stress_kernels
 import stress_pool
 from compare import of_flips
@@ -166,8 +167,8 @@ class _Step:
 
     def __init__(self, cupy: Any, draw: Any, m: int) -> None:
         k, n = 512, 1216
-        parts = [stress_pool.weight(draw, k, n, "k") for _ in range(2)]
-        parts.append(stress_pool.weight(draw, n, k, "k"))
+        parts = [drawing.weight(draw, k, n, "k") for _ in range(2)]
+        parts.append(drawing.weight(draw, n, k, "k"))
         layer = cuswiglu.GatedMLP(*parts)
         self.inputs = []
         for number in range(4):
@@ -184,7 +185,7 @@ def replay(seconds: float) -> Outcome:
     """Graphs on streams of their own, again and again, while threads call what they like."""
     import cupy
 
-    choose, draw = random.Random(1), stress_pool.drawer(cupy, 1)
+    choose, draw = random.Random(1), drawing.drawer(cupy, 1)
     steps = [_Step(cupy, draw, m) for m in REPLAYED]
     inputs = [each for step in steps for each in step.inputs]
     counts = cupy.zeros(len(inputs), cupy.uint64)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from fake_driver import run_in_threads
-from replays import same_bits
+from replays import poison, same_bits
 
 import cuswiglu
 
@@ -20,10 +19,6 @@ def layer(draw):
     _, gate, up = draw(1, K, N)
     down = draw(1, N, K)[1]
     return lambda variant="auto": cuswiglu.GatedMLP(gate, up, down, variant=variant)
-
-
-def poison(array):
-    array.view(np.uint16)[...] = 0x7FC0
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
