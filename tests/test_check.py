@@ -187,9 +187,20 @@ def test_a_report_is_read_as_it_was_written(right, tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_what_several_contenders_have_in_common_is_written_once(right, tmp_path):
+    path = tmp_path / "check.json"
+    row = right.cases[0]
+    again = row.outcomes | {"another": row.outcomes["numpy"]}
+    made = replace(right, cases=(replace(row, outcomes=again),))
+    report.save(made, path)
+    (kept,) = json.loads(path.read_text())["cases"]
+    assert [one["who"] for one in kept["outcomes"]] == [["numpy", "another"], [UNFUSED]]
+    assert report.load(path) == made
+
+
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{}", '{"format": 99}', '{"format": 1, "cases": [{}]}', "[" * 10**5, "\0", "\xff"],
+    ["", "[]", "{}", '{"format": 99}', '{"format": 2, "cases": [{}]}', "[" * 10**5, "\0", "\xff"],
 )
 def test_what_is_no_report_is_refused_by_name(tmp_path, content):
     path = tmp_path / "check.json"

@@ -17,7 +17,7 @@ from .compare import Measured, Worst
 from .contenders import EAGER, UNFUSED
 from .distributions import Case
 
-FORMAT = 1
+FORMAT = 2
 MAX_BYTES = 256 << 20
 #: The marks, of every kernel of ours in every case.
 MOST_OFF = 0.0006
@@ -116,8 +116,14 @@ class Report:
 
 
 def save(report: Report, path: Path) -> None:
-    """Write whole or not at all, for its owner alone."""
-    written.as_json(path, {"format": FORMAT, **asdict(report)})
+    """Write whole or not at all, for its owner alone; most kernels have an outcome in common."""
+    content = {"format": FORMAT, **asdict(report)}
+    for row, case in zip(content["cases"], report.cases, strict=True):
+        who: dict[Outcome, list[str]] = {}
+        for name, outcome in case.outcomes.items():
+            who.setdefault(outcome, []).append(name)
+        row["outcomes"] = [{"who": names, **asdict(one)} for one, names in who.items()]
+    written.as_json(path, content)
 
 
 def load(path: Path) -> Report:
@@ -144,7 +150,7 @@ def load(path: Path) -> Report:
 
 def _case(row: dict[str, Any]) -> CaseReport:
     case = Case(**row["case"] | {"cell": Cell(**row["case"]["cell"])})
-    outcomes = {name: _outcome(value) for name, value in row["outcomes"].items()}
+    outcomes = {name: _outcome(value) for value in row["outcomes"] for name in value["who"]}
     return CaseReport(case, outcomes, None if row["worst"] is None else Element(**row["worst"]))
 
 
