@@ -108,7 +108,7 @@ class Sm90Plan:
 
     def load_weights_ahead(self) -> None:
         """From the next launch on: no kernel that may still run writes the weights."""
-        self._arguments.numbers[self._ahead] = 1
+        self._arguments.integers[self._ahead] = 1
 
     @property
     def packed(self) -> tuple[Any, Any, int]:
@@ -225,20 +225,20 @@ def _decode(kernel: Variant, problem: Problem, choice: Choice, resident: Residen
 
 
 class _Arguments:
-    """Kernel arguments in memory: numbers of 8 bytes, and pointers to them and to the operands.
+    """Kernel arguments in memory: integers of 8 bytes, and pointers to them and to the operands.
 
     A kernel that takes an integer, or an FP32 number, of 4 bytes reads the lower half. Biases, and
     an operand without a descriptor, as out of some kernels, are given by their addresses.
 
     Attributes
     ----------
-    numbers : array
+    integers : array
     address : int
         Of the pointers.
     """
 
-    def __init__(self, descriptors: list[Descriptors], numbers: tuple[int, ...]) -> None:
-        given = 1 + _BIASES + len(numbers)  # by value: out's address, the biases', the numbers
+    def __init__(self, descriptors: list[Descriptors], integers: tuple[int, ...]) -> None:
+        given = 1 + _BIASES + len(integers)  # by value: out's address, the biases', the integers
         pointers = _OPERANDS - 1 + given
         self._memory = AlignedMemory(8 * (pointers + given))
         self.address = self._memory.address
@@ -248,8 +248,8 @@ class _Arguments:
         self._operands = (ctypes.c_uint64 * pointers).from_address(self.address)
         self._operands[_OPERANDS - 1 :] = [values + 8 * index for index in range(given)]
         self._given = (ctypes.c_uint64 * (1 + _BIASES)).from_address(values)
-        self.numbers = (ctypes.c_int64 * len(numbers)).from_address(values + 8 * (1 + _BIASES))
-        self.numbers[:] = list(numbers)
+        self.integers = (ctypes.c_int64 * len(integers)).from_address(values + 8 * (1 + _BIASES))
+        self.integers[:] = list(integers)
 
     def point_at(self, addresses: Addresses) -> None:
         """Where x, the weights, out and the biases lie at the next launch."""
