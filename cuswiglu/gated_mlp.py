@@ -292,20 +292,9 @@ class GatedMLP:
     def _from_weights(
         cls, weights: MLPWeights, device: str, variant: str, deterministic: str | None
     ) -> GatedMLP:
-        held = {
-            name: array
-            for name, array in {
-                "w_gate": weights.gate,
-                "w_up": weights.up,
-                "w_down": weights.down,
-                "b_gate": weights.b_gate,
-                "b_up": weights.b_up,
-                "b_down": weights.b_down,
-            }.items()
-            if array is not None
-        }
+        held = weights.arguments
         if device == "cuda":
-            held = {name: _to_device(array) for name, array in held.items()}
+            held = {name: _to_device(array) for name, array in held.items() if array is not None}
         return cls(
             **held,
             activation=weights.activation,

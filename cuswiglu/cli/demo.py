@@ -152,15 +152,11 @@ def _layer(
     weights: MLPWeights, options: argparse.Namespace, put: Callable[[Any], Any]
 ) -> dict[str, Any]:
     """Arguments of `mlp`, the arrays `put` where it is computed."""
-    biases = {"b_gate": weights.b_gate, "b_up": weights.b_up, "b_down": weights.b_down}
-    return {
-        "w_gate": put(weights.gate.T).T,
-        "w_up": put(weights.up.T).T,
-        "w_down": put(weights.down.T).T,
-        **{name: None if bias is None else put(bias) for name, bias in biases.items()},
-        "activation": weights.activation,
-        "variant": options.variant,
+    # Copied as a checkpoint has them, along K.
+    held = {
+        name: None if array is None else put(array.T).T for name, array in weights.arguments.items()
     }
+    return held | {"activation": weights.activation, "variant": options.variant}
 
 
 def _expected(xp: Any, x: Any, layer: dict[str, Any]) -> Any:

@@ -70,6 +70,18 @@ class MLPWeights:
                     f"({columns},), as {name} has columns: check that they are of one MLP"
                 )
 
+    @property
+    def arguments(self) -> dict[str, npt.NDArray[Any] | None]:
+        """Weights and biases by the names that `cuswiglu.mlp` has for them."""
+        return {
+            "w_gate": self.gate,
+            "w_up": self.up,
+            "w_down": self.down,
+            "b_gate": self.b_gate,
+            "b_up": self.b_up,
+            "b_down": self.b_down,
+        }
+
 
 class Checkpoint(ABC):
     """An opened checkpoint, from which the gated MLP of a layer can be loaded.
