@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
 OUTPUT = ROOT / "cuswiglu" / "cubins"
 ABLATED = ROOT / "build" / "ablations"
-MANIFEST_FORMAT = 5
+MANIFEST_FORMAT = 6
 HEADERS = (".cuh", ".hpp")
 NOTES = ".built.json"  # beside the cubins: what need not be compiled again
 
@@ -162,10 +162,13 @@ def build(
         _write(output / f"{instance.name}.cubin", compiled.cubin)
         notes = {name: (sources[name], part) for name, part in built.items()}
         _write(output / NOTES, json.dumps(notes).encode())
-        registers = max(entry["registers"] for entry in part["entries"].values())
+        registers, spilled = (
+            max(entry[what] for entry in part["entries"].values())
+            for what in ("registers", "spill_bytes")
+        )
         say(
-            f"[{number}/{len(todo)}] {instance.name}: {registers} registers, 0 spills, "
-            f"{part['bytes'] / 1024:.0f} KiB, {compiled.seconds:.0f} s"
+            f"[{number}/{len(todo)}] {instance.name}: {registers} registers, {spilled} bytes "
+            f"spilled, {part['bytes'] / 1024:.0f} KiB, {compiled.seconds:.0f} s"
         )
     rows = [manifest_row(i, sources[i.name], built[i.name]) for i in instances]
     for stale in set(output.glob("*.cubin")) - {output / row["cubin"] for row in rows}:

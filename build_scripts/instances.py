@@ -226,8 +226,7 @@ class Instance:
             for major in self.majors
             for width in self.widths(major)
         }
-        # Results of extras go to their box by 16 columns.
-        return {16, OUT_BOX_N, *(n if n <= 256 else n // 2 for n in columns)}
+        return {OUT_BOX_N, *(n if n <= 256 else n // 2 for n in columns)}
 
     def source(self) -> str:
         """The translation unit, with an entry of every key."""

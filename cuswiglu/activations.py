@@ -2,7 +2,7 @@
 
 All but the clamped SwiGLU are y = act(gate) * up. To add one, give it a line in `NAMED`, and lines
 in backends/cublas.py and jax/plain.py. The kernels compute all that are x * sigmoid(a x + b x^3)
-from coefficients; what is not needs code of its own there.
+from coefficients; what is not, as GELU and ReLU, needs code of its own there.
 """
 
 from __future__ import annotations
@@ -20,23 +20,19 @@ Array = Any
 class Coefficients:
     """What a kernel computes: G(gate) * (U(up) + up_constant).
 
-    G(x) is x * sigmoid(linear * x + cubic * x^3 + constant), x between `least` and `most`; U is up
-    between -up_limit and up_limit. GELU has its own G.
+    G(x) is x * sigmoid(linear * x + cubic * x^3), x at most `limit`; U is up between -limit and
+    limit. GELU and ReLU have a G of their own.
     """
 
     linear: float = 1.0
     cubic: float = 0.0
-    constant: float = 0.0
-    least: float = -math.inf
-    most: float = math.inf
-    up_limit: float = math.inf
+    limit: float = math.inf
     up_constant: float = 0.0
 
     def for_kernels(self) -> tuple[float, ...]:
         """In the kernels' order; 1 / (1 + 2^x) is what they have for the sigmoid."""
         linear = max(-_FP32_LARGEST, min(-LOG2_E * self.linear, _FP32_LARGEST))
-        exponent = linear, -LOG2_E * self.cubic, -LOG2_E * self.constant
-        return *exponent, self.least, self.most, self.up_limit, self.up_constant
+        return linear, -LOG2_E * self.cubic, self.limit, self.up_constant
 
 
 @dataclass(frozen=True)
@@ -47,8 +43,8 @@ class Named:
     ----------
     name : str
     code : int
-        How kernels compute it: 1 GELU's way, others from the coefficients; 0 is SiLU's, for which,
-        without biases, they have entries of its own.
+        How kernels compute it: 1 and 3 are GELU's and ReLU's own ways, others are from the
+        coefficients; 0 is SiLU's, for which, without biases, they have entries of its own.
     coefficients : Coefficients
     alpha, limit : float
         Of no use to it; 0.
@@ -108,9 +104,7 @@ class ClampedSwiGLU:
     @property
     def coefficients(self) -> Coefficients:
         """For the kernels."""
-        return Coefficients(
-            linear=self.alpha, most=self.limit, up_limit=self.limit, up_constant=1.0
-        )
+        return Coefficients(linear=self.alpha, limit=self.limit, up_constant=1.0)
 
     def __call__(self, xp: Any, gate: Array, up: Array) -> Array:
         """Of gate and up, in their precision; xp is numpy or cupy, as the arrays are."""
@@ -164,7 +158,6 @@ def _relu(xp: Any, gate: Array) -> Array:
 
 
 _TANH = Coefficients(2 * TANH_SCALE, cubic=2 * TANH_SCALE * TANH_CUBE)
-_RELU = Coefficients(constant=math.inf, least=0.0)  # max(x, 0) times 1
 SILU = Named("silu", 0, Coefficients(), _silu)
 NAMED = {
     one.name: one
@@ -172,7 +165,7 @@ NAMED = {
         SILU,
         Named("gelu", 1, Coefficients(), _gelu),
         Named("gelu_tanh", 2, _TANH, _gelu_tanh),
-        Named("relu", 2, _RELU, _relu),
+        Named("relu", 3, Coefficients(), _relu),
     )
 }
 

@@ -13,7 +13,7 @@ from .columns import Columns
 from .problem import Problem
 
 CUBINS = Path(__file__).parent / "cubins"
-MANIFEST_FORMAT = 5
+MANIFEST_FORMAT = 6
 #: Families for few tokens, of gate and up and of one weight.
 DECODE_FAMILIES = ("decode", "decode-plain")
 SHARED_BYTES = 227 << 10  # of an SM, for one CTA

@@ -6,20 +6,18 @@
 
 namespace cuswiglu {
 
-// How G is computed, as the caller numbers it: GELU's way, and all others from the coefficients.
-enum class Activation : int { SiLU = 0, Gelu = 1, Logistic = 2 };
+// How G is computed, as the caller numbers it: in ways of their own, and all others from the
+// coefficients.
+enum class Activation : int { SiLU = 0, Gelu = 1, Logistic = 2, Relu = 3 };
 
 // Of G and U, from the caller.
-//   Logistic  x / (1 + 2^(linear x + cubic x^3 + constant)), x between `least` and `most`
-//   U         x between -up_limit and up_limit, plus up_constant
+//   Logistic  x / (1 + 2^(linear x + cubic x^3)), x at most `limit`
+//   U         x between -limit and limit, plus up_constant
 // They stay where the kernel's arguments are: no registers are free for them.
 struct Coefficients {
   float linear;
   float cubic;
-  float constant;
-  float least;
-  float most;
-  float up_limit;
+  float limit;
   float up_constant;
 };
 
@@ -47,45 +45,63 @@ struct SiLU {
   }
 };
 
+struct SiluGated {
+  CUTLASS_DEVICE float operator()(float gate, float up) const { return SiLU{}(gate) * up; }
+};
+
 // NaN stays NaN.
-CUTLASS_DEVICE float between(float least, float x, float most) {
-  return cutlass::minimum<float, true>{}(cutlass::maximum<float, true>{}(x, least), most);
+CUTLASS_DEVICE float at_least(float least, float x) {
+  return cutlass::maximum<float, true>{}(x, least);
+}
+CUTLASS_DEVICE float at_most(float most, float x) {
+  return cutlass::minimum<float, true>{}(x, most);
 }
 
 // G, as the caller's coefficients say.
 CUTLASS_DEVICE float logistic(float x, Coefficients const& given) {
-  x = between(given.least, x, given.most);
+  x = at_most(given.limit, x);
   float const square = fminf(x * x, 1e30f);  // finite, so that a cubic of 0 stays 0
-  float const power = exp2f(fmaf(x, fmaf(given.cubic, square, given.linear), given.constant));
+  float const power = exp2f(x * fmaf(given.cubic, square, given.linear));
   return x * cutlass::reciprocal_approximate_ftz<float>{}(1.0f + power);
 }
 
 // G = x Phi(x), Phi the normal distribution's. For x < 0 that is exp(-x^2 / 2) times a polynomial in
-// t = 1 / (1 + 0.38 |x|), here fitted to within 5e-5 of it from -14 to 0, so that small results are
-// exact too.
+// t = 0.6177 / (1 + 0.38 |x|), here fitted to within 5e-5 of it from -14 to 0, so that small results
+// are exact too. t is scaled so that its last coefficient is -1: that saves a register.
 CUTLASS_DEVICE float gelu(float x) {
-  float const t = cutlass::reciprocal_approximate_ftz<float>{}(fmaf(0.38f, fabsf(x), 1.0f));
-  float tail = fmaf(t, -0.0899340659f, 0.1888882071f);
-  tail = fmaf(t, tail, 0.0919719487f);
-  tail = fmaf(t, tail, 0.1578312516f);
-  tail = fmaf(t, tail, 0.1512250602f) * t * exp2f(-0.72134752f * x * x);  // log2 e / 2
+  float const t =
+      cutlass::reciprocal_approximate_ftz<float>{}(fmaf(0.6151751035f, fabsf(x), 1.6188818512f));
+  float tail = 1.2973748113f - t;
+  tail = fmaf(t, tail, 0.3902122072f);
+  tail = fmaf(t, tail, 0.4136407427f);
+  tail = fmaf(t, tail, 0.2448155054f) * t * exp2f(-0.72134752f * x * x);  // log2 e / 2
   return x * (x < 0.0f ? tail : 1.0f - tail);
 }
 
-// G(gate) * U(up) of kCount sums, in place of gate's.
-template <int kCount>
-CUTLASS_DEVICE void activate(Activation activation, Coefficients const& given, float* gate,
-                             float const* up) {
-  if (activation == Activation::Gelu) {
-    CUTLASS_PRAGMA_UNROLL
-    for (int i = 0; i < kCount; ++i) gate[i] = gelu(gate[i]);
-  } else {
-    CUTLASS_PRAGMA_UNROLL
-    for (int i = 0; i < kCount; ++i) gate[i] = logistic(gate[i], given);
+// G(gate) * U(up), where U is up itself, and from the coefficients.
+struct GeluGated {
+  CUTLASS_DEVICE float operator()(float gate, float up) const { return gelu(gate) * up; }
+};
+struct ReluGated {
+  CUTLASS_DEVICE float operator()(float gate, float up) const { return at_least(0.0f, gate) * up; }
+};
+struct LogisticGated {
+  Coefficients const& given;
+  CUTLASS_DEVICE float operator()(float gate, float up) const {
+    return logistic(gate, given) *
+           (at_most(given.limit, at_least(-given.limit, up)) + given.up_constant);
   }
-  CUTLASS_PRAGMA_UNROLL
-  for (int i = 0; i < kCount; ++i) {
-    gate[i] *= between(-given.up_limit, up[i], given.up_limit) + given.up_constant;
+};
+
+// f(what a launch asks for).
+template <class Element, class F>
+CUTLASS_DEVICE void with_gate(Gating<Element> const& asked, F f) {
+  if (asked.activation == Activation::Gelu) {
+    f(GeluGated{});
+  } else if (asked.activation == Activation::Relu) {
+    f(ReluGated{});
+  } else {
+    f(LogisticGated{asked.coefficients});
   }
 }
 

@@ -138,8 +138,16 @@ struct Kernel {
             one[half][i] += bias_first[half];
             other[half][i] += bias_second[half];
           }
-          activate<kTokens>(asked.activation, asked.coefficients, one[half], other[half]);
         }
+        with_gate(asked, [&](auto combine) {
+          CUTLASS_PRAGMA_UNROLL
+          for (int half = 0; half < kHalves; ++half) {
+            CUTLASS_PRAGMA_UNROLL
+            for (int i = 0; i < kTokens; ++i) {
+              one[half][i] = combine(one[half][i], other[half][i]);
+            }
+          }
+        });
         Store::template store<kHalves>(to, row_of, [&](int half, int i) { return one[half][i]; });
       }
     }
@@ -185,11 +193,10 @@ struct Kernel {
            __grid_constant__ cute::TmaDescriptor const tma_second, NAME##_traits::Element* out,   \
            NAME##_traits::Element const* bias_first, NAME##_traits::Element const* bias_second,   \
            int m, int n, int k, long long out_stride, int rows, int stages, int weights_ahead,    \
-           int activation, float linear, float cubic, float constant, float least, float most,    \
-           float up_limit, float up_constant) {                                                   \
+           int activation, float linear, float cubic, float limit, float up_constant) {           \
     cuswiglu::decode::Kernel<NAME##_traits, EXTRAS>::run(                                         \
         {tma_x, tma_first, tma_second}, out,                                                      \
         {m, n, k, out_stride, rows, stages, weights_ahead},                                       \
         {cuswiglu::Activation(activation),                                                        \
-         {linear, cubic, constant, least, most, up_limit, up_constant}, bias_first, bias_second}); \
+         {linear, cubic, limit, up_constant}, bias_first, bias_second});                          \
   }

@@ -4,7 +4,7 @@
 //   Interleave  the same from one packed matrix, by a visitor tree (the paper's Kernel-2)
 //   Plain  Y[M, N] = X W, the down projection
 // Entries for SiLU do so. Those for extras (kExtras) add biases and take any activation, behind
-// all products, by gating.cuh.
+// all products.
 //
 // Warp roles (3 warpgroups, persistent over tiles)
 //   warpgroup 0    producer: one thread issues every TMA load; 40 registers
@@ -37,8 +37,8 @@
 #include <cutlass/arch/reg_reconfig.h>
 
 #include "activation.cuh"
+#include "biases.cuh"
 #include "epilogue.cuh"
-#include "gating.cuh"
 #include "mainloop.cuh"
 #include "pair_mul_store.hpp"
 #include "tile_scheduler.cuh"
@@ -65,7 +65,7 @@ struct Kernel {
   using Loop = Mainloop<Traits>;
   using Asked = Gating<Element>;
   using Store = Epilogue<Traits>;
-  using Extras = GatedStore<Traits>;
+  using Added = Biases<Traits>;
   using SharedStorage = typename Traits::SharedStorage;
   using State = typename Loop::State;
 
@@ -104,6 +104,48 @@ struct Kernel {
     cutlass::arch::NamedBarrier::arrive(256, uint32_t(Traits::kConsumers + consumer));
   }
 
+  // What a warpgroup stores: where, of which tile.
+  struct Target {
+    Element* boxes;
+    int consumer;
+    int& stored;
+    int row;
+    int column;
+    cute::TmaDescriptor const& tma;
+  };
+
+  // Stores combine(gate, up) of all accumulators; of the only weight, themselves. Sync has up's
+  // apart, in `up`.
+  template <int kWidth, class Accumulators, class Combine>
+  CUTLASS_DEVICE static void store(Target const& to, Accumulators const& accum,
+                                   Accumulators const& up, Combine const& combine) {
+    if constexpr (Traits::kFamily == Family::Interleave) {  // by the visitor-tree node
+      using Box = Shape<Int<Traits::kMmaM>, Int<2 * Traits::kOutBoxN>>;
+      using Node = PairMulStore<Traits::kOutStages, Box, Traits::kPacking, Combine, Element,
+                                cute::TmaDescriptor const*>;
+      typename Node::Params const params{&to.tma};
+      Node node(combine);
+      node.params = &params;
+      node.smem = to.boxes;
+      node.store_tile(accum, typename Traits::template Width<kWidth>::TiledMma{}, to.row,
+                      to.column, threadIdx.x % 128,
+                      [&] { Store::sync_warpgroup(to.consumer); }, to.stored);
+    } else {
+      auto result = [&](int v, int m) {
+        if constexpr (Traits::kTwoPasses) {
+          return combine(accum(v, m, 0), up(v, m, 0));
+        } else if constexpr (Traits::kFamily == Family::Plain) {
+          return Store::template value<kWidth>(accum, v, m, 0);
+        } else {
+          return combine(Store::template value<kWidth>(accum, v, m, 0),
+                         Store::template value<kWidth>(accum, v, m, 1));
+        }
+      };
+      Store::template store<kWidth>(result, to.boxes, to.consumer, to.stored, to.row, to.column,
+                                    to.tma);
+    }
+  }
+
   // One consumer warpgroup's share of a tile kWidth wide.
   template <int kWidth>
   CUTLASS_DEVICE static void compute(SharedStorage& smem, State& read, TileCoord tile, int k_tiles,
@@ -117,15 +159,13 @@ struct Kernel {
     auto end_of_turn = [&] {
       if constexpr (Traits::kPingpong) give_turn(consumer ^ 1);
     };
-    auto write = [&](auto combine) {
-      Store::template store<kWidth>(combine, smem.out[consumer], consumer, stored,
-                                   tile.m + first_row, tile.n, tma_out);
+    Target const to{smem.out[consumer], consumer, stored, tile.m + first_row, tile.n, tma_out};
+    auto add_biases = [&](auto& sums, int pass) {
+      if constexpr (kExtras) {
+        if (asked.biased()) Added::template add<kWidth>(smem.biases[consumer], pass, sums);
+      }
     };
     SiLU silu;
-    auto write_extras = [&](auto const& sums, auto const& up) {
-      Extras::template store<kWidth>(sums, up, asked, smem.biases[consumer], smem.out[consumer],
-                                  consumer, stored, tile.m + first_row, tile.n, tma_out);
-    };
 
     int last = Loop::template mma<kWidth>(smem, read, k_tiles, first_row, accum);
     if constexpr (Traits::kTwoPasses) {
@@ -134,55 +174,32 @@ struct Kernel {
         for (int i = 0; i < cute::size(accum); ++i) accum(i) = silu(accum(i));
       };
       Loop::finish(smem, last, accum);
+      add_biases(accum, 0);
       // The loads of up's first stages are in flight meanwhile.
       if constexpr (Traits::kFamily == Family::Sync && !kExtras) activate();
       auto up = cute::partition_fragment_C(typename Width::TiledMma{}, AccumShape{});
       last = Loop::template mma<kWidth>(smem, read, k_tiles, first_row, up);
       end_of_turn();
       Loop::finish(smem, last, up);
+      add_biases(up, 1);
       if constexpr (Traits::kFamily == Family::SyncLate && !kExtras) activate();
       if constexpr (kExtras) {
-        write_extras(accum, up);
+        with_gate(asked, [&](auto combine) { store<kWidth>(to, accum, up, combine); });
       } else {
-        write([&](int v, int m) { return accum(v, m, 0) * up(v, m, 0); });
+        store<kWidth>(to, accum, up, [](float gate, float up) { return gate * up; });
       }
     } else {
       end_of_turn();
       Loop::finish(smem, last, accum);
-      if constexpr (kExtras) {
-        write_extras(accum, accum);
-      } else if constexpr (Traits::kFamily == Family::Interleave) {
-        store_pairs<kWidth>(smem, accum, consumer, stored, tile.m + first_row, tile.n, tma_out);
+      add_biases(accum, 0);
+      if constexpr (kExtras && Traits::kFamily != Family::Plain) {
+        with_gate(asked, [&](auto combine) { store<kWidth>(to, accum, accum, combine); });
       } else {
-        write([&](int v, int m) {
-          if constexpr (Traits::kFamily == Family::Plain) {
-            return Store::template value<kWidth>(accum, v, m, 0);
-          } else {
-            float const gate = Store::template value<kWidth>(accum, v, m, 0);
-            return silu(gate) * Store::template value<kWidth>(accum, v, m, 1);
-          }
-        });
+        store<kWidth>(to, accum, accum, SiluGated{});
       }
     }
     // Pingpong: pass over the stages of the other consumer's tile.
     if constexpr (Traits::kPingpong) read.advance(Traits::kPasses * k_tiles);
-  }
-
-  // Interleave: the visitor-tree node stores the accumulators of packed weights.
-  template <int kWidth, class Accumulators>
-  CUTLASS_DEVICE static void store_pairs(SharedStorage& smem, Accumulators const& accum,
-                                         int consumer, int& stored, int row, int column,
-                                         cute::TmaDescriptor const& tma_out) {
-    using Box = Shape<Int<Traits::kMmaM>, Int<2 * Traits::kOutBoxN>>;
-    using Node = PairMulStore<Traits::kOutStages, Box, Traits::kPacking, SiLU, Element,
-                              cute::TmaDescriptor const*>;
-    typename Node::Params const params{&tma_out};
-    Node node;
-    node.params = &params;
-    node.smem = smem.out[consumer];
-    node.store_tile(accum, typename Traits::template Width<kWidth>::TiledMma{}, row, column,
-                    threadIdx.x % 128,
-                    [&] { Store::sync_warpgroup(consumer); }, stored);
   }
 
   // f(Int<width>), for a width that is kWidth or a narrower one.
@@ -203,11 +220,10 @@ struct Kernel {
     State read;
     // Pingpong: consumer 1 starts with the CTA's second tile, and passes over the first's stages.
     int const tile_step = Traits::kPingpong ? Traits::kConsumers * step : step;
-    int number = first;
+    int number = first + (Traits::kPingpong ? consumer * step : 0);
     if constexpr (Traits::kPingpong) {
       if (consumer == 1) {
         give_turn(0);  // nobody is before the first tile
-        number += step;
         read.advance(Traits::kPasses * k_tiles);
       }
     }
@@ -218,10 +234,11 @@ struct Kernel {
     for (; number < count; number += tile_step) {
       TileCoord const tile = tile_of(scheduler, number);
       if (biased) {
-        Extras::fetch(asked, tile.n, columns, smem.biases[consumer]);
+        Added::fetch(asked, tile.n, columns, smem.biases[consumer]);
         Store::sync_warpgroup(consumer);
       }
-      for_width<Traits::kBlockN>(tile.width, [&](auto width) {
+      // Inlined however long it is.
+      for_width<Traits::kBlockN>(tile.width, [&](auto width) __attribute__((always_inline)) {
         compute<width>(smem, read, tile, k_tiles, consumer, stored, asked, tma_out);
       });
     }
@@ -312,11 +329,11 @@ struct Kernel {
            __grid_constant__ cute::TmaDescriptor const tma_out,                                   \
            NAME##_traits::Element const* bias_first, NAME##_traits::Element const* bias_second,   \
            int m, int n, int k, int raster_rows, int wide, int wide_width, int narrow_width,      \
-           int weights_ahead, int activation, float linear, float cubic, float constant,          \
-           float least, float most, float up_limit, float up_constant) {                          \
+           int weights_ahead, int activation, float linear, float cubic, float limit,             \
+           float up_constant) {                                                                   \
     cuswiglu::Kernel<NAME##_traits, EXTRAS>::run(                                                 \
         {tma_x, tma_first, tma_second}, tma_out,                                                  \
         {m, n, k, raster_rows, wide, wide_width, narrow_width, weights_ahead},                    \
         {cuswiglu::Activation(activation),                                                        \
-         {linear, cubic, constant, least, most, up_limit, up_constant}, bias_first, bias_second}); \
+         {linear, cubic, limit, up_constant}, bias_first, bias_second});                          \
   }

@@ -17,6 +17,8 @@
 // Limits: the tree's input is FP32; Y is row-major, of a 2-byte type (rounded once, to nearest),
 // its address and leading stride multiples of 16 bytes; N is a multiple of G; no batch (L = 1).
 //
+// Activation: of gate alone, which is then multiplied by up, or of both.
+//
 // Outside of CollectiveEpilogue: Descriptor = cute::TmaDescriptor const*, so that the device makes
 // Params{&descriptor} itself, and store_tile() in place of the collective's loop. The descriptor's
 // dimensions are (N, M), its box (kBoxColumns, kRows), its swizzle as wide as the box.
@@ -153,8 +155,9 @@ struct PairMulStore {
   //
   Params const* params = nullptr;
   ElementOut* smem = nullptr;
+  Activation activation;
 
-  CUTLASS_HOST_DEVICE PairMulStore() {}
+  CUTLASS_HOST_DEVICE PairMulStore(Activation const& activation_ = {}) : activation(activation_) {}
 
   CUTLASS_HOST_DEVICE PairMulStore(Params const& params_, SharedStorage const& storage)
       : params(&params_), smem(const_cast<ElementOut*>(storage.out.begin())) {}
@@ -177,18 +180,20 @@ struct PairMulStore {
     SmemOut smem_out;  // (copy, copies along M, copies along N, stage)
     ElementOut const* smem;
     cute::TmaDescriptor const* descriptor;
+    Activation activation;
     int row;     // of Y, where the tile begins
     int column;
 
     CUTLASS_DEVICE ConsumerStoreCallbacks(RegOut const& reg_out_, CopyOut const& copy_out_,
                                           SmemOut const& smem_out_, ElementOut const* smem_,
-                                          cute::TmaDescriptor const* descriptor_, int row_,
-                                          int column_)
+                                          cute::TmaDescriptor const* descriptor_,
+                                          Activation const& activation_, int row_, int column_)
         : reg_out(reg_out_),
           copy_out(copy_out_),
           smem_out(smem_out_),
           smem(smem_),
           descriptor(descriptor_),
+          activation(activation_),
           row(row_),
           column(column_) {}
 
@@ -214,14 +219,21 @@ struct PairMulStore {
                     "PairMulStore: a fragment must hold a gate column's up column too: use an "
                     "EpilogueTile that one visit covers, no wider than the MMA tile");
       constexpr int kResults = FragmentSize / 2;
-      Activation activation;
+      auto result = [&](int i) {
+        float const gate = input[gate_of(i)], up = input[gate_of(i) + kUpBehindGate];
+        if constexpr (CUTE_STL_NAMESPACE::is_invocable_v<Activation const&, float, float>) {
+          return activation(gate, up);
+        } else {
+          return activation(gate) * up;
+        }
+      };
       cutlass::NumericArrayConverter<ElementOut, float, 2> round;
       auto pairs = cute::recast<cutlass::Array<ElementOut, 2>>(cute::coalesce(reg_out));
       CUTLASS_PRAGMA_UNROLL
       for (int i = 0; i < kResults; i += 2) {
         cutlass::Array<float, 2> y;
-        y[0] = activation(input[gate_of(i)]) * input[gate_of(i) + kUpBehindGate];
-        y[1] = activation(input[gate_of(i + 1)]) * input[gate_of(i + 1) + kUpBehindGate];
+        y[0] = result(i);
+        y[1] = result(i + 1);
         pairs((epi_v * kResults + i) / 2) = round(y);
       }
       return input;
@@ -287,7 +299,7 @@ struct PairMulStore {
     static_assert(cute::size<1>(typename decltype(reg_out)::layout_type{}) == 1,
                   "PairMulStore: an EpilogueTile is one MMA tile high");
     return ConsumerStoreCallbacks<decltype(reg_out), decltype(copy_out), decltype(smem_out)>(
-        reg_out, copy_out, smem_out, smem, params->descriptor(), row, column);
+        reg_out, copy_out, smem_out, smem, params->descriptor(), activation, row, column);
   }
 
   template <bool ReferenceSrc, class... Args>

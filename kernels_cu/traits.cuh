@@ -144,7 +144,7 @@ struct Traits {
     alignas(1024) Element out[kConsumers][kOutStages * cute::cosize_v<SmemLayoutOut>];
     cutlass::arch::ClusterTransactionBarrier full[kStages];
     cutlass::arch::ClusterBarrier empty[kStages];
-    Biases biases[kConsumers];  // where a launch has any
+    alignas(4) Biases biases[kConsumers];  // where a launch has any
   };
   static_assert(cute::cosize_v<SmemLayoutOut> * sizeof(Element) % 1024 == 0, "swizzle atoms");
   static_assert(sizeof(SharedStorage) <= 227 * 1024, "more shared memory than an SM has");

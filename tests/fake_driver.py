@@ -25,7 +25,7 @@ Result = cuda.CUresult
 #: kernel of tiles, which has a descriptor of each operand, and a decode kernel, which has out's
 #: address instead of the fourth. The last ones are FP32.
 _SIZES, _LAST = {"m": 4, "n": 4, "k": 4}, {"weights_ahead": 4, "activation": 4}
-_COEFFICIENTS = ("linear", "cubic", "constant", "least", "most", "up_limit", "up_constant")
+_COEFFICIENTS = ("linear", "cubic", "limit", "up_constant")
 _FLOATS = dict.fromkeys(_COEFFICIENTS, 4)
 
 

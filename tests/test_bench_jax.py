@@ -98,6 +98,20 @@ def test_the_jitted_stack_is_fp64s(drawn, monkeypatch, name):
     assert error < fp64.MAX_RELATIVE_ERROR
 
 
+@pytest.mark.parametrize("replays", [1, 7, 100])
+def test_what_the_host_takes_around_calls_is_not_timed(monkeypatch, replays):
+    """A clock that calls move by 300 us, and the wait for the last by 500 us more."""
+    jax = pytest.importorskip("jax")
+    now = [0.0]
+
+    def passes(microseconds):
+        now[0] += microseconds * 1e-6
+
+    monkeypatch.setattr(_jax.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(jax, "block_until_ready", lambda result: passes(500))
+    assert _jax.elapsed(lambda: passes(300), replays) == pytest.approx(300 * replays)
+
+
 def test_a_line_has_times_of_the_whole_stack():
     times = {"cuswiglu-jax": Outcome(25.0), "jax": Outcome(40.0), "captured": Outcome(20.0)}
     assert tables.line("jax", row("0.5b", 16, times)).split() == [

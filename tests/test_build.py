@@ -118,6 +118,13 @@ def test_a_spill_is_refused_and_names_instance_and_entry(entry, spilled):
         check_resources(FIRST, found, "")
 
 
+def test_a_register_or_two_may_be_spilled():
+    few = dataclasses.replace(
+        next(iter(CLEAN.values())), spill_store_bytes=8, spill_load_bytes=8, stack_bytes=8
+    )
+    check_resources(FIRST, dict.fromkeys(CLEAN, few), "")
+
+
 def test_an_entry_that_ptxas_did_not_report_is_refused():
     *found, missing = CLEAN
     with pytest.raises(CompileError, match=f"reported nothing of {missing}:\nthe log"):

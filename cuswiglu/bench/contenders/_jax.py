@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,19 +33,30 @@ def why_missing() -> str:
 #: Calls ahead of a turn's timed ones. Where its buffers have moved since the turn before, XLA
 #: records its CUDA graphs again.
 SETTLING = 3
+#: What is timed takes at least so long, in microseconds, so that the host's hiccups are small.
+LEAST_US = 5_000.0
 
 
 def elapsed(call: Callable[[], Any], replays: int) -> float:
-    """Microseconds, by the host's clock, of calls of a jitted function, one behind another."""
+    """Microseconds of calls of a jitted function that follow others, by the host's clock.
+
+    To dispatch the first and to wake up behind the last takes the host half a millisecond. That is
+    in the time of few calls as in that of many, and so not in the difference.
+    """
     import jax
 
+    def wall(calls: int) -> float:
+        start = time.perf_counter()
+        for _ in range(calls):
+            last = call()
+        jax.block_until_ready(last)
+        return (time.perf_counter() - start) * 1e6
+
     for _ in range(SETTLING):
-        jax.block_until_ready(call())
-    start = time.perf_counter()
-    for _ in range(replays):
-        last = call()
-    jax.block_until_ready(last)
-    return (time.perf_counter() - start) * 1e6
+        one = wall(1)
+    calls = max(replays, math.ceil(LEAST_US / one))
+    few = wall(calls)
+    return (wall(2 * calls) - few) * replays / calls
 
 
 class JaxTimed:
