@@ -178,11 +178,11 @@ def test_only_pingpong_kernels_of_one_pass_in_clusters_have_more_than_one_width(
 @pytest.mark.parametrize(
     ("instance", "widths"),
     [
-        (Instance("plain", "pingpong", 128, 128, 2), {16, 32, 96, 104, 112, 120, 128}),
-        (PAIR, {16, 32, 128, 144, 160, 176, 192}),
-        (Instance("dual", "cooperative", 128, 128, 1), {16, 32, 256}),
-        (Instance("dual", "cooperative", 128, 160, 1), {16, 32, 160}),  # gate and up apart
-        (Instance("sync", "pingpong", 128, 96, 1), {16, 32, 96}),
+        (Instance("plain", "pingpong", 128, 128, 2), {32, 96, 104, 112, 120, 128}),
+        (PAIR, {32, 128, 144, 160, 176, 192}),
+        (Instance("dual", "cooperative", 128, 128, 1), {32, 256}),
+        (Instance("dual", "cooperative", 128, 160, 1), {32, 160}),  # gate and up apart
+        (Instance("sync", "pingpong", 128, 96, 1), {32, 96}),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
