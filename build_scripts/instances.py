@@ -25,7 +25,8 @@ MAJORS = {"k": "K", "n": "MN", "p8": "K", "p1": "K"}
 #: Of an entry's key, what is behind the layout -> the type of its arrays' elements.
 ELEMENTS = {"": "cutlass::bfloat16_t", "_f16": "cutlass::half_t"}
 #: Behind that -> whether it has biases and any activation, or only SiLU.
-EXTRAS = {"": "false", "_any": "true"}
+ANY = "_any"
+EXTRAS = {"": "false", ANY: "true"}
 #: Families -> the names they have in the kernels' sources.
 FAMILIES = {
     "dual": "Dual",

@@ -118,11 +118,16 @@ def test_a_spill_is_refused_and_names_instance_and_entry(entry, spilled):
         check_resources(FIRST, found, "")
 
 
-def test_a_register_or_two_may_be_spilled():
-    few = dataclasses.replace(
-        next(iter(CLEAN.values())), spill_store_bytes=8, spill_load_bytes=8, stack_bytes=8
-    )
-    check_resources(FIRST, dict.fromkeys(CLEAN, few), "")
+@pytest.mark.parametrize("key", FIRST.keys)
+def test_a_register_or_two_may_be_spilled_by_an_entry_for_extras_alone(key):
+    entry = FIRST.entry(key)
+    few = dataclasses.replace(CLEAN[entry], spill_store_bytes=8, spill_load_bytes=8, stack_bytes=8)
+    found = CLEAN | {entry: few}
+    if key.endswith("_any"):
+        check_resources(FIRST, found, "")
+    else:
+        with pytest.raises(CompileError, match=f"^{FIRST.name}: {entry} spills registers .*8"):
+            check_resources(FIRST, found, "")
 
 
 def test_an_entry_that_ptxas_did_not_report_is_refused():
