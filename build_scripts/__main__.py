@@ -5,8 +5,8 @@ import sys
 
 from .build import ABLATED, build
 from .compile import CompileError
-from .instances import ABLATIONS
 from .toolchain import ToolchainError
+from .variants import ABLATIONS
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m build_scripts", description=__doc__)

@@ -15,20 +15,18 @@ from typing import Any
 
 from . import compile as compiler
 from . import toolchain
-from .decode_instances import DECODE_INSTANCES
-from .instances import BLOCK_K, INSTANCES, AnyInstance
+from .variants import ALL_INSTANCES, AnyInstance
+from .variants.base import BLOCK_K
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
 OUTPUT = ROOT / "cuswiglu" / "cubins"
 ABLATED = ROOT / "build" / "ablations"
 MANIFEST_FORMAT = 6
-HEADERS = (".cuh", ".hpp")
+HEADERS = ".cuh"
 NOTES = ".built.json"  # beside the cubins: what need not be compiled again
 
 Row = dict[str, Any]
-
-ALL_INSTANCES: tuple[AnyInstance, ...] = (*INSTANCES, *DECODE_INSTANCES)
 
 
 def sha256(data: bytes) -> str:
@@ -38,7 +36,7 @@ def sha256(data: bytes) -> str:
 def source_hash(instance: AnyInstance, versions: dict[str, str], kernels: Path = KERNELS) -> str:
     """Everything an instance's cubin depends on: sources, its row, options, toolchain."""
     digest = hashlib.sha256()
-    for path in sorted(path for path in kernels.rglob("*") if path.suffix in HEADERS):
+    for path in sorted(path for path in kernels.rglob("*") if path.suffix == HEADERS):
         digest.update(path.relative_to(kernels).as_posix().encode() + b"\0" + path.read_bytes())
     inputs = [
         instance.source(),

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import toolchain
-from .instances import ANY, AnyInstance
+from .variants import AnyInstance
+from .variants.elements import ANY
 
 ARCH = "sm_90a"
 PROGRAM_OPTIONS = {

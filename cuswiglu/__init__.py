@@ -14,52 +14,41 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .activations import ClampedSwiGLU
-    from .captured import CapturedMLP
-    from .explanation import Explanation, explain
-    from .functional import mlp, swiglu
-    from .gated_mlp import GatedMLP
-    from .interop import asarray
-    from .packed import PackedWeights, pack
-    from .select import DeviceInfo
-    from .variant import KernelsUnavailableError, Variant, variants
+    from .api.cuda_graph import CapturedMLP as CapturedMLP
+    from .api.explain import Explanation as Explanation
+    from .api.explain import explain as explain
+    from .api.functional import mlp as mlp
+    from .api.functional import swiglu as swiglu
+    from .api.gated_mlp import GatedMLP as GatedMLP
+    from .api.pack import pack as pack
+    from .arrays.convert import asarray as asarray
+    from .common.device import DeviceInfo as DeviceInfo
+    from .kernels.manifest import KernelsUnavailableError as KernelsUnavailableError
+    from .kernels.manifest import variants as variants
+    from .kernels.variant import Variant as Variant
+    from .problem.activations import ClampedSwiGLU as ClampedSwiGLU
+    from .problem.weights import PackedWeights as PackedWeights
 
-__version__ = "0.1.0"
-
-__all__ = [
-    "CapturedMLP",
-    "ClampedSwiGLU",
-    "DeviceInfo",
-    "Explanation",
-    "GatedMLP",
-    "KernelsUnavailableError",
-    "PackedWeights",
-    "Variant",
-    "__version__",
-    "asarray",
-    "explain",
-    "mlp",
-    "pack",
-    "swiglu",
-    "variants",
-]
+__version__ = "0.2.0.dev0"
 
 _MODULES = {
-    "CapturedMLP": "captured",
-    "ClampedSwiGLU": "activations",
-    "DeviceInfo": "select",
-    "Explanation": "explanation",
-    "GatedMLP": "gated_mlp",
-    "KernelsUnavailableError": "variant",
-    "PackedWeights": "packed",
-    "Variant": "variant",
-    "asarray": "interop",
-    "explain": "explanation",
-    "mlp": "functional",
-    "pack": "packed",
-    "swiglu": "functional",
-    "variants": "variant",
+    "CapturedMLP": "api.cuda_graph",
+    "ClampedSwiGLU": "problem.activations",
+    "DeviceInfo": "common.device",
+    "Explanation": "api.explain",
+    "GatedMLP": "api.gated_mlp",
+    "KernelsUnavailableError": "kernels.manifest",
+    "PackedWeights": "problem.weights",
+    "Variant": "kernels.variant",
+    "asarray": "arrays.convert",
+    "explain": "api.explain",
+    "mlp": "api.functional",
+    "pack": "api.pack",
+    "swiglu": "api.functional",
+    "variants": "kernels.manifest",
 }
+
+__all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

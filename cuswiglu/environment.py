@@ -16,8 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from . import arrays, driver, select, tuned, variant
-from .select import DeviceInfo
+from . import arrays
+from .common.device import DeviceInfo
+from .kernels import manifest
+from .runtime import driver
+from .selection import select, tuned
 
 PACKAGES = (
     "numpy",
@@ -81,7 +84,7 @@ class TunedTable:
 
 @dataclass(frozen=True)
 class Environment:
-    """What `look` found.
+    """What `collect` found.
 
     Attributes
     ----------
@@ -125,7 +128,7 @@ class Environment:
         return asdict(self)
 
 
-def look() -> Environment:
+def collect() -> Environment:
     """Look at this machine; never raises for what it lacks."""
     from . import __version__
 
@@ -133,13 +136,13 @@ def look() -> Environment:
     kernels, toolchain, kernel_trouble = 0, {}, ""
     size, fingerprint, sources = 0, "", ""
     try:
-        manifest = variant.manifest()
-        kernels = len(variant.variants())
-        toolchain = dict(manifest["toolchain"])
-        size = sum(row["bytes"] for row in manifest["instances"])
-        fingerprint = select.fingerprint_of(variant.variants())
-        sources = _short_hash(row.get("source_sha256", "") for row in manifest["instances"])
-    except variant.KernelsUnavailableError as error:
+        found = manifest.read_manifest()
+        kernels = len(manifest.variants())
+        toolchain = dict(found["toolchain"])
+        size = sum(row["bytes"] for row in found["instances"])
+        fingerprint = select.fingerprint_of(manifest.variants())
+        sources = _short_hash(row.get("source_sha256", "") for row in found["instances"])
+    except manifest.KernelsUnavailableError as error:
         kernel_trouble = str(error)
     version, gpus, gpu_trouble = _gpus()
     backend, reason = _backend(gpus, gpu_trouble, kernel_trouble)
@@ -159,12 +162,12 @@ def look() -> Environment:
         toolchain=toolchain,
         tables=_tables(gpus, version, fingerprint),
         backend=backend,
-        reason=impersonal(reason),
+        reason=redact_paths(reason),
         warnings=_warnings(installed, version),
     )
 
 
-def impersonal(text: str) -> str:
+def redact_paths(text: str) -> str:
     """Text without the folders in it: of a path, "..." and its last part stay."""
     known = {str(_PACKAGE): "cuswiglu", os.path.expanduser("~"): "~", sys.prefix: "..."}
     for folder, short in sorted(known.items(), key=lambda item: -len(item[0])):
@@ -178,7 +181,7 @@ def _short_hash(hashes: Iterable[str]) -> str:
 
 
 def _variables() -> dict[str, str]:
-    told = {name: impersonal(os.environ[name]) for name in VARIABLES if name in os.environ}
+    told = {name: redact_paths(os.environ[name]) for name in VARIABLES if name in os.environ}
     return told | {name: "set" for name in PATH_VARIABLES if os.environ.get(name)}
 
 

@@ -20,7 +20,7 @@ SKIPPED = "skipped: "
 
 def gpu(what: str = "this cell") -> bool:
     """Whether cuswiglu's kernels run here; if not, print that `what` is skipped, and why."""
-    there = environment.look()
+    there = environment.collect()
     if there.backend == "sm90":
         return True
     print(f"{SKIPPED}{what}: no Hopper GPU here ({there.reason})")

@@ -19,7 +19,7 @@ def _nowhere(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _no_tuned_tables(request, monkeypatch, _nowhere):
     """Neither the package's table nor one of whoever runs the tests: selection estimates."""
-    from cuswiglu import tuned
+    from cuswiglu.selection import tuned
 
     if request.node.get_closest_marker("gpu"):
         yield
@@ -40,7 +40,7 @@ def _forget(tuned):
 @pytest.fixture
 def fork(monkeypatch):
     """fork(): from then on this is a forked child, as drivers see it."""
-    from cuswiglu.driver import _Process
+    from cuswiglu.runtime.driver import _Process
 
     return lambda: monkeypatch.setattr(_Process, "forks", _Process.forks + 1)
 
@@ -48,7 +48,7 @@ def fork(monkeypatch):
 @pytest.fixture
 def tables(monkeypatch, tmp_path):
     """Write the tuned tables of a new process: tables(user=..., packaged=...) gives the paths."""
-    from cuswiglu import tuned
+    from cuswiglu.selection import tuned
 
     monkeypatch.setattr(tuned, "PACKAGED", tmp_path / "package" / "tuned.json")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -69,7 +69,7 @@ def tables(monkeypatch, tmp_path):
 @pytest.fixture
 def any_evenness(monkeypatch):
     """Small products of one weight take our kernels too, though cuBLAS would split their K."""
-    from cuswiglu import select
+    from cuswiglu.selection import select
 
     monkeypatch.setattr(select, "EVEN_ENOUGH", 0)
 
@@ -91,9 +91,8 @@ def jax_on_the_cpu(monkeypatch):
 @pytest.fixture
 def hopper(monkeypatch, jax_on_the_cpu):
     """While JAX traces, it sees an H200."""
-    from tables import H200
-
     from cuswiglu.jax import operation
+    from tests.helpers.tables import H200
 
     monkeypatch.setattr(operation, "hopper", lambda: H200)
 
@@ -104,9 +103,9 @@ def portable(monkeypatch):
     import functools
 
     import numpy as np
-    from host_elementwise import Elementwise
 
     from cuswiglu.backends import cublas, reference
+    from tests.helpers.host_elementwise import Elementwise
 
     fake = SimpleNamespace(empty=np.empty, float32=np.float32, ElementwiseKernel=Elementwise)
     product = cublas.matmul
@@ -130,12 +129,14 @@ def gpu(monkeypatch):
     gpu.driver is the `FakeDriver`, gpu.cupy the `HostCuPy`; the portable path is recorded in
     gpu.portable as (function, arrays, stream), and its options in gpu.options.
     """
-    import fake_driver
-    import host_cupy as host
-
-    from cuswiglu import arrays, driver, functional, plan
+    from cuswiglu import arrays
+    from cuswiglu.api import dispatch
+    from cuswiglu.arrays import allocate
     from cuswiglu.backends import cublas
-    from cuswiglu.cache import Cache
+    from cuswiglu.common.cache import Cache
+    from cuswiglu.runtime import driver, plan
+    from tests.helpers import fake_driver
+    from tests.helpers import host_cupy as host
 
     host_cupy = host.HostCuPy()
     fake = host_cupy.driver = fake_driver.FakeDriver(current_device=host_cupy.device)
@@ -149,12 +150,13 @@ def gpu(monkeypatch):
 
         return call
 
-    monkeypatch.setattr(arrays, "cupy_module", lambda: host_cupy)
+    for room in (arrays, allocate):
+        monkeypatch.setattr(room, "cupy_module", lambda: host_cupy)
     monkeypatch.setattr(driver, "bindings", lambda: fake)
     monkeypatch.setattr(driver, "_drivers", [])
     monkeypatch.setattr(plan, "_plans", Cache(plan.CACHED_PLANS))
     monkeypatch.setattr(plan, "_devices", {})
-    monkeypatch.setattr(functional, "_ready", Cache(functional.CACHED_CALLS))
+    monkeypatch.setattr(dispatch, "_ready", Cache(dispatch.CACHED_CALLS))
     monkeypatch.setattr(cublas, "swiglu", record("swiglu"))
     monkeypatch.setattr(cublas, "matmul", record("matmul"))
     return SimpleNamespace(driver=fake, cupy=host_cupy, portable=portable, options=options)

@@ -7,12 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from tables import H200, entry, table
 
 import cuswiglu
-from cuswiglu import arrays, driver, environment, select, tuned, variant
+from cuswiglu import environment
+from cuswiglu.arrays import allocate
 from cuswiglu.cli import main
-from cuswiglu.environment import Gpu, impersonal
+from cuswiglu.environment import Gpu, redact_paths
+from cuswiglu.kernels import manifest
+from cuswiglu.runtime import driver
+from cuswiglu.selection import select, tuned
+from tests.helpers.tables import H200, entry, table
 
 GPU = Gpu(H200.name, "9.0", H200.multiprocessors)
 KEY = tuned.Key(True, 512, 1536, 576, "k")
@@ -57,9 +61,9 @@ def test_kernels_have_a_fingerprint_and_their_sources_another(report, monkeypatc
     assert found["fingerprint"] == select.fingerprint_of(cuswiglu.variants())
     assert len(found["sources"]) == 16
     assert found["sources"] != found["fingerprint"]
-    changed = json.loads(json.dumps(variant.manifest()))
+    changed = json.loads(json.dumps(manifest.read_manifest()))
     changed["instances"][0]["source_sha256"] = "0" * 64
-    monkeypatch.setattr(variant, "manifest", lambda: changed)
+    monkeypatch.setattr(manifest, "read_manifest", lambda: changed)
     after = report()
     assert after["sources"] != found["sources"]
     assert after["fingerprint"] == found["fingerprint"]
@@ -142,11 +146,11 @@ def test_no_path_of_a_person_is_told(capsys, report, monkeypatch):
     someone = Path("/data/someone/env/lib/cuswiglu")
 
     def missing():
-        raise variant.KernelsUnavailableError(f"the manifest {someone}/cubins/a.json is missing")
+        raise manifest.KernelsUnavailableError(f"the manifest {someone}/cubins/a.json is missing")
 
-    monkeypatch.setattr(variant, "manifest", missing)
+    monkeypatch.setattr(manifest, "read_manifest", missing)
     monkeypatch.setattr(environment, "_gpus", lambda: (H200.driver, [GPU], ""))
-    monkeypatch.setattr(arrays, "cupy_module", lambda: None)  # it can be imported
+    monkeypatch.setattr(allocate, "cupy_module", lambda: None)  # it can be imported
     monkeypatch.setenv(
         "XLA_FLAGS", "--xla_dump_to=/home/someone/dump/now --xla_gpu_autotune_level=4"
     )
@@ -172,4 +176,4 @@ def test_no_path_of_a_person_is_told(capsys, report, monkeypatch):
 def test_folders_are_left_out_of_paths(monkeypatch, text, expected):
     monkeypatch.setenv("HOME", "/home/some one")
     monkeypatch.setattr(sys, "prefix", "/opt/a b/env")
-    assert impersonal(text) == (expected or text)
+    assert redact_paths(text) == (expected or text)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from processes import printed
 
-from build_scripts.build import ALL_INSTANCES
+from build_scripts.variants import ALL_INSTANCES
+from tests.helpers.processes import printed
 
 OPTIONAL = ["cupy", "cuda", "torch", "jax", "safetensors", "gguf", "click", "rich", "build_scripts"]
 BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n"  # None: ImportError

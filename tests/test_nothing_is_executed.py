@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tables import entry, table
 
-from cuswiglu import tuned, variant
 from cuswiglu.bench import record
 from cuswiglu.check import report
+from cuswiglu.kernels import manifest
 from cuswiglu.models import load_gguf, load_safetensors
+from cuswiglu.selection import tuned
+from tests.helpers.tables import entry, table
 
 #: What the interpreter tells of: code made or run, other programs started.
 RUNNING = {
@@ -75,8 +76,8 @@ HOSTILE = {
 
 
 def _manifest(path):
-    variant.manifest.cache_clear()
-    return variant.manifest(path.parent)
+    manifest.read_manifest.cache_clear()
+    return manifest.read_manifest(path.parent)
 
 
 def _configuration(path):
@@ -106,7 +107,7 @@ def attempt(read, path):
         warnings.simplefilter("ignore")
         try:
             read(path)
-        except (ValueError, variant.KernelsUnavailableError):
+        except (ValueError, manifest.KernelsUnavailableError):
             return
 
 

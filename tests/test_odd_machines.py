@@ -9,16 +9,18 @@ import warnings
 from types import SimpleNamespace
 
 import pytest
-from device_arrays import device_poisoned, on_device
-from fake_driver import Result
-from problems import problem, weight
-from tables import H200, table_for
 
 import cuswiglu
-from cuswiglu import arrays, driver, environment, select, tuned
+from cuswiglu import arrays, environment
 from cuswiglu.cli import main
-from cuswiglu.driver import DriverError
-from cuswiglu.select import DeviceInfo
+from cuswiglu.common.device import DeviceInfo
+from cuswiglu.runtime import driver
+from cuswiglu.runtime.driver import DriverError
+from cuswiglu.selection import select, tuned
+from tests.helpers.device_arrays import device_poisoned, on_device
+from tests.helpers.fake_driver import Result
+from tests.helpers.problems import problem, weight
+from tests.helpers.tables import H200, table_for
 
 K, N = 128, 96
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.append(str(Path(__file__).parent / "gpu"))
-import sanitize
-
-from cuswiglu.variant import variants
+from cuswiglu.kernels.manifest import variants
+from tests.gpu import sanitize
 
 
 @pytest.fixture

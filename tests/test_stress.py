@@ -6,23 +6,15 @@ import json
 import mmap
 import sys
 import time
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
-from processes import TESTS
-
-sys.path.append(str(Path(__file__).parent / "gpu"))
-import leaks
-import stress
-import stress_pool
-import stress_processes
-import stressed
-from stress_processes import Ran
-from verdicts import Outcome, judged
 
 import cuswiglu
+from tests.gpu import leaks, stress, stress_pool, stress_processes, stressed
+from tests.gpu.stress_processes import Ran
+from tests.gpu.verdicts import Outcome, judged
 
 
 @pytest.fixture
@@ -132,9 +124,8 @@ def test_a_part_that_hangs_ends_the_run_with_its_stack_and_the_file_is_not_good(
     path = tmp_path / "stress.json"
     code = f"""
 import sys, time
-sys.path.append({str(TESTS / "gpu")!r})
-import stress
-from verdicts import Outcome
+from tests.gpu import stress
+from tests.gpu.verdicts import Outcome
 
 def asleep_for_ever(seconds):
     time.sleep(60)

@@ -11,8 +11,8 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from ..activations import SILU, TANH_CUBE, TANH_SCALE, Activation
 from ..arrays import cupy_module
+from ..problem.activations import SILU, TANH_CUBE, TANH_SCALE, Activation
 
 # FP32 products of at most this many bytes are held at a time; rows are computed in blocks.
 PRODUCT_BYTES = 256 << 20

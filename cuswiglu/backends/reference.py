@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..activations import SILU, Activation
+from ..problem.activations import SILU, Activation
 
 Array = npt.NDArray[Any]
 

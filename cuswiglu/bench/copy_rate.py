@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import timing
 from ..arrays import cupy_module
+from ..testing import timing
 
 BYTES = 1 << 30
 THREADS = 256

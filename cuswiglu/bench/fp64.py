@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..activations import NAMED, SILU, ClampedSwiGLU, find
+from ..problem.activations import NAMED, SILU, ClampedSwiGLU, find
 
 SAMPLED_ROWS = 256
 #: Plain FP64 differs from every right contender by BF16 roundings, 2^-9 each: more is wrong.

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays, timing
 from ..arrays import cupy_module
+from ..common.dtypes import BFLOAT16
+from ..testing import timing
 from . import fp64
 from .cells import Cell
 
@@ -48,7 +49,7 @@ class Inputs:
     w_down: tuple[Any, ...]
     stacked: bool = False
     biases: tuple[Any, ...] = ()
-    dtype: Any = arrays.BFLOAT16
+    dtype: Any = BFLOAT16
 
     @property
     def sets(self) -> int:
@@ -131,7 +132,7 @@ class Inputs:
 
 
 def draw(
-    cell: Cell, seed: int, *, whole_mlp: bool, layers: int = 0, dtype: Any = arrays.BFLOAT16
+    cell: Cell, seed: int, *, whole_mlp: bool, layers: int = 0, dtype: Any = BFLOAT16
 ) -> Inputs:
     """Random inputs of a cell, on the current device; the same for the same seed.
 

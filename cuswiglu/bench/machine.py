@@ -6,8 +6,9 @@ import datetime
 import hashlib
 from typing import Any
 
-from .. import environment, variant
+from .. import environment
 from ..arrays import cupy_module
+from ..kernels import manifest
 from . import smi
 from .record import Session
 
@@ -28,7 +29,7 @@ def bus_id() -> str:
     RuntimeError
         If there is no CUDA GPU.
     """
-    here = environment.look()
+    here = environment.collect()
     if not here.gpus:
         raise RuntimeError(f"the benchmark needs a CUDA GPU: {here.reason}")
     return str(cupy_module().cuda.Device().pci_bus_id)
@@ -42,7 +43,7 @@ def session(gpu: str) -> Session:
         identity = smi.identity(gpu)
     except smi.SmiError as error:
         warnings = [f"no clocks, power or load are recorded: {error}"]
-    here = environment.look()
+    here = environment.collect()
     first: dict[str, Any] = {"name": "no GPU"}
     if here.gpus:
         first = {"name": here.gpus[0].name, "multiprocessors": here.gpus[0].multiprocessors}
@@ -66,7 +67,7 @@ def _described(here: environment.Environment) -> dict[str, Any]:
 def _kernels() -> str:
     """A hash of all cubins: two sessions with the same one timed the same kernels."""
     try:
-        hashes = [kernel.sha256 for kernel in variant.variants()]
-    except variant.KernelsUnavailableError:
+        hashes = [kernel.sha256 for kernel in manifest.variants()]
+    except manifest.KernelsUnavailableError:
         return ""
     return hashlib.sha256(" ".join(sorted(hashes)).encode()).hexdigest()[:16]

@@ -6,8 +6,9 @@ import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .. import arrays, timing
 from ..arrays import cupy_module
+from ..common.dtypes import BFLOAT16
+from ..testing import timing
 from . import fp64
 from .cells import Cell
 from .contenders import Contender, Runner, _torch
@@ -60,11 +61,11 @@ def measure(
         If a contender crashed the GPU; other errors only cost a contender this cell.
     """
     release()
-    dtypes = dict.fromkeys([arrays.BFLOAT16, *(contender.dtype for contender in contenders)])
+    dtypes = dict.fromkeys([BFLOAT16, *(contender.dtype for contender in contenders)])
     drawn = {
         dtype: draw(cell, seed, whole_mlp=whole_mlp, layers=layers, dtype=dtype) for dtype in dtypes
     }
-    sets = drawn[arrays.BFLOAT16].sets
+    sets = drawn[BFLOAT16].sets
     expected = {dtype: inputs.expected for dtype, inputs in drawn.items()}
     cupy_module().cuda.runtime.deviceSynchronize()
     outcomes: dict[str, Outcome] = {}

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import environment, timing
+from .. import environment
+from ..testing import timing
 from . import fp64, machine
 from .cells import Cell
 from .contenders import Contender, Found, Runner, _jax
@@ -41,7 +42,7 @@ def bench() -> Bench:
 
 
 def _gpu() -> str:
-    return machine.bus_id() if environment.look().gpus else ""
+    return machine.bus_id() if environment.collect().gpus else ""
 
 
 def _session(gpu: str) -> Session:

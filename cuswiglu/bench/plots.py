@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import written
+from ..common import files
 from . import bandwidth, claims, figures, scaling
 from .cells import FEW_TOKENS, MODELS, TOKENS, Cell, whole_mlp
 from .record import CellRecord, Record
@@ -60,7 +60,7 @@ def save(figure: Any, path: Path) -> Path:
     """Write a figure as PNG; gives the path back."""
     picture = io.BytesIO()
     figure.savefig(picture, dpi=150, format="png")
-    written.whole(path, picture.getvalue())
+    files.atomic_write(path, picture.getvalue())
     return path
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .. import written
+from ..common import files
 from .cells import SUITES, Cell
 
 FORMAT = 1
@@ -113,7 +113,7 @@ def save(record: Record, path: Path) -> None:
             name: {key: value for key, value in outcome.items() if value not in (None, "")}
             for name, outcome in cell["outcomes"].items()
         }
-    written.as_json(path, content)
+    files.write_json(path, content)
 
 
 def load(path: Path) -> Record:

@@ -7,7 +7,7 @@ from typing import Any
 
 import ml_dtypes
 
-from ..accuracy import ordered
+from ..testing.numerics import ordered
 
 #: Elements are off if they differ by more than this share.
 TOLERANCE = 0.01

@@ -9,11 +9,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .. import arrays, functional, select, variant
+from .. import arrays
+from ..api import functional
+from ..api.pack import pack
 from ..arrays import cupy_module
 from ..bench.contenders import _torch
 from ..bench.inputs import poison
-from ..packed import pack
+from ..kernels import manifest
+from ..selection import select
 
 EAGER = "torch-eager"
 #: Operation by operation, each result rounded to BF16, as eager does; in CuPy or NumPy.
@@ -51,7 +54,7 @@ def find(backend: str, reason: str = "") -> Found:
     if backend == "sm90":
         found.contenders.extend(
             Contender(kernel.name, _ours(kernel.name, packed=kernel.family == "interleave"))
-            for kernel in variant.variants()
+            for kernel in manifest.variants()
             if kernel.gated
         )
     else:

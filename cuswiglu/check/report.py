@@ -11,8 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .. import written
 from ..bench.cells import Cell
+from ..common import files
 from .compare import Measured, Worst
 from .contenders import EAGER, UNFUSED
 from .distributions import Case
@@ -123,7 +123,7 @@ def save(report: Report, path: Path) -> None:
         for name, outcome in case.outcomes.items():
             who.setdefault(outcome, []).append(name)
         row["outcomes"] = [{"who": names, **asdict(one)} for one, names in who.items()]
-    written.as_json(path, content)
+    files.write_json(path, content)
 
 
 def load(path: Path) -> Report:

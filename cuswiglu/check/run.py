@@ -43,7 +43,7 @@ def cases(cells: Sequence[Cell], *, quick: bool, on_gpu: bool) -> tuple[list[Cas
 def begin(found: Found, missing: dict[str, str], seed: int) -> Report:
     """A report without cases, of this machine."""
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    return Report(seed, now, environment.look().as_dict(), found.missing | missing)
+    return Report(seed, now, environment.collect().as_dict(), found.missing | missing)
 
 
 def run(

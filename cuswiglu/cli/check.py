@@ -64,7 +64,7 @@ def _check(options: argparse.Namespace) -> Report:
     from ..check import contenders, tables
     from ..check.run import begin, cases, run
 
-    here = environment.look()
+    here = environment.collect()
     if options.device == "cuda" and here.backend == "numpy":
         raise RuntimeError(f"--device cuda needs a CUDA GPU: {here.reason}")
     backend = "numpy" if options.device == "cpu" else here.backend

@@ -14,13 +14,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .. import accuracy, environment, functional, select, timing
-from ..activations import find
+from .. import environment
+from ..api import functional
+from ..api.explain import explain
 from ..arrays import cupy_module
 from ..backends import cublas
-from ..explanation import explain
 from ..models import MLPWeights, iter_layers, layer_count
 from ..models.shapes import SHAPES
+from ..problem.activations import find
+from ..selection import select
+from ..testing import numerics, timing
 
 # One rounding of the result is 2^-9 an element at most. The intermediate's rounding can go the
 # other way than FP64's, which moves results near zero by more than an ulp.
@@ -40,7 +43,7 @@ class Row:
     variant: str
     microseconds: float
     tflops: float
-    accuracy: accuracy.Accuracy
+    accuracy: numerics.Accuracy
 
     @property
     def right(self) -> bool:
@@ -54,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the demo; returns 0 if every layer is right."""
     rich = _rich()
     console = rich.console.Console(width=None if sys.stdout.isatty() else 120)
-    here = environment.look()
+    here = environment.collect()
     on_gpu = options.device == "cuda" or (options.device == "auto" and here.backend != "numpy")
     name, count, layers = _source(options)
     console.print(f"{name}: {count} layers, {options.tokens} tokens", highlight=False)
@@ -133,7 +136,7 @@ def _row(
     tokens: int,
     choice: select.Choice,
     microseconds: float,
-    result: accuracy.Accuracy,
+    result: numerics.Accuracy,
 ) -> Row:
     (k, n), k_out = weights.gate.shape, weights.down.shape[1]
     flops = 2 * tokens * n * (2 * k + k_out)
@@ -160,7 +163,7 @@ def _layer(
 
 
 def _expected(xp: Any, x: Any, layer: dict[str, Any]) -> Any:
-    return accuracy.mlp_reference(
+    return numerics.mlp_reference(
         xp,
         x,
         *(layer[name] for name in _WEIGHTS),
@@ -183,7 +186,7 @@ def _on_cpu(number: int, weights: MLPWeights, options: argparse.Namespace) -> Ro
         y = functional.mlp(x, **layer)
         times.append((time.perf_counter() - start) * 1e6)
     checked = np.linspace(0, len(x) - 1, min(len(x), CPU_CHECKED_ROWS)).astype(int)
-    result = accuracy.compare(np, y[checked], _expected(np, x[checked], layer))
+    result = numerics.compare(np, y[checked], _expected(np, x[checked], layer))
     choice = _choice(x, layer)
     return _row(number, weights, len(x), choice, statistics.median(times), result)
 
@@ -193,7 +196,7 @@ def _on_gpu(number: int, weights: MLPWeights, options: argparse.Namespace) -> Ro
     x = cupy.asarray(_activations(options, weights.gate.shape[0], number))
     layer = _layer(weights, options, cupy.asarray)
     y = functional.mlp(x, **layer)
-    result = accuracy.compare(cupy, y, _expected(cupy, x, layer))
+    result = numerics.compare(cupy, y, _expected(cupy, x, layer))
     sets = timing.buffer_sets(sum(layer[name].nbytes for name in _WEIGHTS))
     more = ({name: layer[name].T.copy().T for name in _WEIGHTS} for _ in range(sets - 1))
     copies = [layer, *(layer | copied for copied in more)]

@@ -9,7 +9,7 @@ from .. import environment
 
 def run(*, as_json: bool) -> int:
     """Print it; returns the exit status."""
-    here = environment.look()
+    here = environment.collect()
     if as_json:
         print(json.dumps(here.as_dict(), indent=2))
         return 0

@@ -6,9 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .. import plan, select, tuned, tuning, written
+from .. import autotune
 from ..arrays import cupy_module
+from ..common import files
 from ..models.shapes import SHAPES
+from ..runtime import plan
+from ..selection import select, tuned
 from .types import positive
 
 
@@ -52,18 +55,20 @@ def run(options: argparse.Namespace) -> int:
     if not sizes:
         raise ValueError("nothing to tune: give --shape, or --hidden and --intermediate")
     shapes = [
-        shape for k, n in sizes for shape in tuning.mlp_shapes(k, n, options.tokens, options.layout)
+        shape
+        for k, n in sizes
+        for shape in autotune.mlp_shapes(k, n, options.tokens, options.layout)
     ]
     device = plan.device_info(cupy_module().cuda.Device().id)
     if not device.runs_kernels:
         raise ValueError(f"tune needs a Hopper GPU (compute capability 9.0), got {device.name}")
     path = options.output or tuned.cache_path()
     _check_writable(path)
-    measured: dict[tuning.Shape, dict[tuning.Tried, float]] = {}
+    measured: dict[autotune.Shape, dict[autotune.Tried, float]] = {}
     for shape in _progress(shapes):
-        measured[shape] = tuning.measure(shape, rounds=options.rounds, everything=options.fit)
-        _, entry = tuning.best(shape, measured[shape])
-        portable = measured[shape][tuning.PORTABLE]
+        measured[shape] = autotune.measure(shape, rounds=options.rounds, everything=options.fit)
+        _, entry = autotune.best(shape, measured[shape])
+        portable = measured[shape][autotune.PORTABLE]
         print(
             f"M={shape.m} N={shape.n} K={shape.k} {'gate and up' if shape.gated else 'down'}: "
             f"{entry.variant} {entry.us:.1f} us, {portable / entry.us:.2f} of cuBLAS's speed",
@@ -71,12 +76,12 @@ def run(options: argparse.Namespace) -> int:
         )
     table = tuned.merge(
         tuned.read(path),
-        [tuning.best(shape, times) for shape, times in measured.items()],
+        [autotune.best(shape, times) for shape, times in measured.items()],
         device.name,
         select.measured_with(device),
     )
     if options.fit:
-        table.rates.update(tuning.fit_rates(measured, device.multiprocessors))
+        table.rates.update(autotune.fit_rates(measured, device.multiprocessors))
     tuned.write(table, path)
     print(f"wrote {len(table.choices)} choices to {path}")
     return 0
@@ -85,12 +90,12 @@ def run(options: argparse.Namespace) -> int:
 def _check_writable(path: Path) -> None:
     """Before minutes of measuring, not after them."""
     try:
-        written.make_folder(path)
+        files.make_folder(path)
     except OSError as error:
         raise OSError(f"{error}: pass --output FILE in a folder that can be written") from error
 
 
-def _progress(shapes: list[tuning.Shape]) -> Any:
+def _progress(shapes: list[autotune.Shape]) -> Any:
     """The shapes behind a progress bar, where rich is installed."""
     try:
         from rich.progress import track

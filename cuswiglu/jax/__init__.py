@@ -21,10 +21,14 @@ except ImportError as error:
         "pip install 'cuswiglu[jax]'"
     ) from error
 
-from .. import activations, arrays, problem, select
-from ..activations import ClampedSwiGLU
-from ..arrays import CPU, DTYPES, ArrayView
-from ..biases import Biases
+from .. import arrays, problem
+from ..arrays import ArrayView
+from ..common.device import CPU
+from ..common.dtypes import DTYPES
+from ..problem import activations
+from ..problem.activations import ClampedSwiGLU
+from ..problem.biases import Biases
+from ..selection import select
 from . import launch, operation
 from .plain import Asked
 
@@ -188,4 +192,4 @@ def _view(name: str, array: Any) -> ArrayView:
             f"{name} must have dtype bfloat16 or float16, got {array.dtype}: convert it with "
             f"{name}.astype(jnp.bfloat16)"
         )
-    return arrays.to_be(name, tuple(array.shape), CPU, str(array.dtype))
+    return arrays.new_view(name, tuple(array.shape), CPU, str(array.dtype))

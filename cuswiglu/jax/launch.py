@@ -8,13 +8,15 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from .. import activations, arrays, plan, problem
-from ..activations import Activation, ClampedSwiGLU
-from ..arrays import ArrayView, Device
-from ..cache import Cache
-from ..driver import driver
-from ..plan import Sm90Plan
-from ..problem import TMA_ALIGNMENT, Problem
+from .. import arrays, problem
+from ..arrays import ArrayView
+from ..common.cache import Cache
+from ..common.device import Device
+from ..problem import TMA_ALIGNMENT, Problem, activations
+from ..problem.activations import Activation, ClampedSwiGLU
+from ..runtime import plan
+from ..runtime.driver import driver
+from ..runtime.plan import Sm90Plan
 from . import xla
 from .xla import Call
 
@@ -77,7 +79,7 @@ class Description:
         """Of x, gate and up, on arrays that XLA will allocate."""
         weights = [self._weight(name, (self.k, self.n), device) for name in ("w_gate", "w_up")]
         return problem.describe(
-            arrays.to_be("x", (self.m, self.k), device, self.dtype),
+            arrays.new_view("x", (self.m, self.k), device, self.dtype),
             weights,
             activation=self._activation(),
             biased=bool(self.of_gate_up),
@@ -86,12 +88,12 @@ class Description:
     def down_problem(self, device: Device) -> Problem:
         """hidden @ w_down + b_down, likewise."""
         down = self._weight("w_down", (self.n, self.k_out), device)
-        hidden = arrays.to_be("hidden", (self.m, self.n), device, self.dtype)
+        hidden = arrays.new_view("hidden", (self.m, self.n), device, self.dtype)
         return problem.describe(hidden, [down], biased="b_down" in self.biases)
 
     def _weight(self, name: str, shape: tuple[int, int], device: Device) -> ArrayView:
         """How a weight of this shape will lie."""
-        view = arrays.to_be(name, shape, device, self.dtype)
+        view = arrays.new_view(name, shape, device, self.dtype)
         return view if self.layout == "n" else view.like(None, shape, (1, shape[0]))
 
     def _activation(self) -> Activation:

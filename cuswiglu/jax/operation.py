@@ -14,9 +14,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import plan, select
-from ..arrays import Device
-from ..select import DeviceInfo
+from ..common.device import Device, DeviceInfo
+from ..runtime import plan
+from ..selection import select
 from . import launch, plain
 from .launch import Description
 from .plain import Asked

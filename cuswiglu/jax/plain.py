@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..activations import TANH_CUBE, TANH_SCALE, Activation, ClampedSwiGLU
+from ..problem.activations import TANH_CUBE, TANH_SCALE, Activation, ClampedSwiGLU
 
 Array = Any
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .. import select
+from ..common.stack import callers_level
 from ._architectures import (
     ACTIVATION_KEYS,
     ACTIVATION_OF,
@@ -134,7 +134,7 @@ def _of_bare(file: Path, names: Iterable[str], fix: str) -> str:
     warnings.warn(
         f"{file} does not say which activation its model uses, cuswiglu takes {SUPPORTED[0]}: "
         f"{fix}, to have it checked",
-        stacklevel=select._callers_level(),
+        stacklevel=callers_level(),
     )
     return SUPPORTED[0]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..activations import NAMED
+from ..problem.activations import NAMED
 
 #: Activations that are computed.
 SUPPORTED = tuple(NAMED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from cuswiglu import activations
+from cuswiglu.problem import activations
 
 #: So much of a result's scale FP32 sums of up to 4096 products may be off by.
 NEAR_ZERO = 1e-4

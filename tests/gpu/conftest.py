@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pathlib
 
-import drawing
 import pytest
+
+from tests.gpu import drawing
 
 HERE = pathlib.Path(__file__).parent
 
@@ -27,7 +28,7 @@ def draw(cupy):
 
     BF16, unless another dtype is said.
     """
-    from cuswiglu.arrays import BFLOAT16
+    from cuswiglu.common.dtypes import BFLOAT16
 
     one = drawing.drawer(cupy, None)
 
@@ -41,11 +42,12 @@ def draw(cupy):
 @pytest.fixture
 def no_plans(monkeypatch):
     """As a new process: a plan that is there already does not warn again."""
-    from cuswiglu import functional, plan
-    from cuswiglu.cache import Cache
+    from cuswiglu.api import dispatch
+    from cuswiglu.common.cache import Cache
+    from cuswiglu.runtime import plan
 
     monkeypatch.setattr(plan, "_plans", Cache(plan.CACHED_PLANS))
-    monkeypatch.setattr(functional, "_ready", Cache(functional.CACHED_CALLS))
+    monkeypatch.setattr(dispatch, "_ready", Cache(dispatch.CACHED_CALLS))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cuswiglu.arrays import BFLOAT16
+from cuswiglu.common.dtypes import BFLOAT16
 
 
 def drawer(xp: Any, seed: int | None = 0) -> Callable[..., Any]:

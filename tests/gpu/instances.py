@@ -6,9 +6,14 @@ import itertools
 from unittest import mock
 
 import cuswiglu
-from cuswiglu import activations, arrays, plan, problem, select
-from cuswiglu.columns import Columns, uniform
-from cuswiglu.variant import DecodeVariant, TileVariant, variants
+from cuswiglu import arrays, problem
+from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.kernels.manifest import variants
+from cuswiglu.kernels.tile import TileVariant
+from cuswiglu.kernels.tile_columns import Columns, uniform
+from cuswiglu.problem import activations
+from cuswiglu.runtime import plan
+from cuswiglu.selection import select
 
 
 def cases(kind):

@@ -11,7 +11,8 @@ import functools
 
 import ml_dtypes
 import pytest
-from compare import NEAR_ZERO
+
+from tests.gpu.compare import NEAR_ZERO
 
 #: Rows of x, and columns of the weights, until they repeat.
 ROWS, COLUMNS = 251, 509

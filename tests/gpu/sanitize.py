@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from cuswiglu.variant import variants
+from cuswiglu.kernels.manifest import variants
 
 SCRIPT = pathlib.Path(__file__).parent / "sanitized.py"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")

@@ -13,10 +13,10 @@ from collections.abc import Collection
 import cupy
 import ml_dtypes
 import numpy
-from drawing import drawer, weight
-from instances import CASES, DECODE_CASES, cut, launch, weights, widths
 
-from cuswiglu.decode import Split
+from cuswiglu.kernels.decode import Split
+from tests.gpu.drawing import drawer, weight
+from tests.gpu.instances import CASES, DECODE_CASES, cut, launch, weights, widths
 
 
 def launches(families):

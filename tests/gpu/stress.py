@@ -15,12 +15,8 @@ import time
 import traceback
 from collections.abc import Callable
 
-sys.path.append(str(pathlib.Path(__file__).parent))  # `-m` finds only what is in the current folder
-import stress_chains
-import stress_plans
-import stress_processes
-import stress_threads
-from verdicts import Outcome, Report, judged
+from tests.gpu import stress_chains, stress_plans, stress_processes, stress_threads
+from tests.gpu.verdicts import Outcome, Report, judged
 
 #: A part may take so much longer than it was given, to get ready and to end (seconds).
 MARGIN_S = 90.0

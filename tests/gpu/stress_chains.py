@@ -10,15 +10,13 @@ import random
 import time
 from typing import Any
 
-import drawing
-import stress_kernels
-from compare import NEAR_ZERO, assert_close, of_flips, reference
-from stress_kernels import NAN
-from verdicts import Outcome
-
 import cuswiglu
-from cuswiglu import accuracy
-from cuswiglu.arrays import BFLOAT16
+from cuswiglu.common.dtypes import BFLOAT16
+from cuswiglu.testing import numerics
+from tests.gpu import drawing, stress_kernels
+from tests.gpu.compare import NEAR_ZERO, assert_close, of_flips, reference
+from tests.gpu.stress_kernels import NAN
+from tests.gpu.verdicts import Outcome
 
 MS = (1, 7, 16, 130, 300)
 K, N = 512, 1216
@@ -51,8 +49,8 @@ class _Chains:
             second = self._layers[1](first)
             for name, found, expected in (
                 ("swiglu", gate_up, reference(cupy, x, *self._gate_up)),
-                ("mlp", first, accuracy.mlp_reference(cupy, x, *parts[0])),
-                ("two", second, accuracy.mlp_reference(cupy, first, *parts[1])),
+                ("mlp", first, numerics.mlp_reference(cupy, x, *parts[0])),
+                ("two", second, numerics.mlp_reference(cupy, first, *parts[1])),
             ):
                 near_zero = NEAR_ZERO if name == "swiglu" else of_flips(N)
                 assert_close(cupy, found, expected, near_zero=near_zero)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cuswiglu.arrays import BFLOAT16
+from cuswiglu.common.dtypes import BFLOAT16
 
 NAN = 0x7FC0
 SOURCE = r"""

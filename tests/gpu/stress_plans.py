@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import drawing
-import leaks
-import stress_kernels
-from compare import assert_close, reference
-from verdicts import Outcome
-
 import cuswiglu
-from cuswiglu import functional, plan
+from cuswiglu.api import dispatch
+from cuswiglu.runtime import plan
+from tests.gpu import drawing, leaks, stress_kernels
+from tests.gpu.compare import assert_close, reference
+from tests.gpu.verdicts import Outcome
 
 #: More shapes than the caches keep, so that every call of a round is planned anew.
-SHAPES = max(plan.CACHED_PLANS, functional.CACHED_CALLS) + 44
+SHAPES = max(plan.CACHED_PLANS, dispatch.CACHED_CALLS) + 44
 LAYERS = 16  # of a round
 K, N = 64, 96
 WARM_UP = 3  # rounds

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from compare import NEAR_ZERO, assert_close, of_flips, reference
-from drawing import drawer, weight
 
 import cuswiglu
-from cuswiglu import accuracy
+from cuswiglu.testing import numerics
+from tests.gpu.compare import NEAR_ZERO, assert_close, of_flips, reference
+from tests.gpu.drawing import drawer, weight
 
 MS = (1, 2, 3, 5, 8, 9, 16, 17, 31, 33, 64, 65, 100, 128, 130, 200, 256, 257, 300, 400, 511, 600)
 KS = (64, 72, 200, 512, 896)
@@ -90,7 +90,7 @@ def make(xp: Any, ms: tuple[int, ...] = MS) -> Iterator[Case]:
         if kind == "swiglu":
             expected, near_zero = reference(xp, x, gate, up), NEAR_ZERO
         else:
-            expected, near_zero = accuracy.mlp_reference(xp, x, gate, up, down), of_flips(n)
+            expected, near_zero = numerics.mlp_reference(xp, x, gate, up, down), of_flips(n)
             name += f" K_out={k_out}"
         yield Case(name, _call(kind, x, given, down, variant), expected, near_zero)
     if on_gpu:
@@ -114,7 +114,7 @@ def _for_any_m(xp: Any, draw: Any, layout: str, ms: tuple[int, ...]) -> Iterator
     gate, up = weight(draw, k, n, layout), weight(draw, k, n, layout)
     down = weight(draw, n, k_out, layout)
     layer = cuswiglu.GatedMLP(gate, up, down, deterministic="batch")
-    expected = accuracy.mlp_reference(xp, x, gate, up, down)
+    expected = numerics.mlp_reference(xp, x, gate, up, down)
     whole = None
     for m in sorted(ms, reverse=True):
         tokens = x[:m]

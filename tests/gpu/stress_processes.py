@@ -8,7 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from verdicts import Outcome
+from tests.gpu.verdicts import Outcome
 
 STRESSED = pathlib.Path(__file__).parent / "stressed.py"
 #: Part -> what stressed.py runs for it, all at once.

@@ -9,16 +9,13 @@ import time
 import traceback
 from typing import Any
 
-import drawing
-import stress_kernels
-import stress_pool
-from compare import of_flips
-from stress_kernels import NAN
-from stress_pool import Case
-from verdicts import Outcome
-
 import cuswiglu
-from cuswiglu import accuracy
+from cuswiglu.testing import numerics
+from tests.gpu import drawing, stress_kernels, stress_pool
+from tests.gpu.compare import of_flips
+from tests.gpu.stress_kernels import NAN
+from tests.gpu.stress_pool import Case
+from tests.gpu.verdicts import Outcome
 
 THREADS, STREAMS = 8, 2
 TURNS = 200  # of a thread, until it waits for its streams
@@ -173,7 +170,7 @@ class _Step:
         self.inputs = []
         for number in range(4):
             x = draw(m, k)
-            expected = accuracy.mlp_reference(cupy, x, *parts)
+            expected = numerics.mlp_reference(cupy, x, *parts)
             case = Case(f"M={m}", functools.partial(layer, x), expected, of_flips(n))
             case.verify(cupy)
             self.inputs.append((x, case.bits, f"M={m}, input {number}"))

@@ -19,8 +19,8 @@ import ml_dtypes
 import numpy as np
 
 import cuswiglu
-from cuswiglu import accuracy
-from cuswiglu.driver import DriverError
+from cuswiglu.runtime.driver import DriverError
+from cuswiglu.testing import numerics
 
 LIMIT_S = 50  # then the stacks of all threads are told
 CALLS = 100  # left in flight, of a millisecond each
@@ -51,14 +51,14 @@ class Calls:
     def __init__(self, cupy: Any, m: int = 16, k: int = 256, n: int = 512) -> None:
         scaled = [drawn(k, n), drawn(k, n)[::-1].copy(), drawn(n, k)]
         host = [drawn(m, k), *((w / len(w) ** 0.5).astype(w.dtype) for w in scaled)]
-        self._expected = accuracy.mlp_reference(np, *host)
+        self._expected = numerics.mlp_reference(np, *host)
         self.x, *self.weights = (_on_gpu(cupy, array) for array in host)
         self._cupy = cupy
         self.layer = cuswiglu.GatedMLP(*self.weights)
         self.mlp = functools.partial(cuswiglu.mlp, self.x, *self.weights)
 
     def is_right(self, found: Any) -> bool:
-        result = accuracy.compare(np, found.get(), self._expected[: len(found)])
+        result = numerics.compare(np, found.get(), self._expected[: len(found)])
         return result.relative_error < 2**-8
 
     def check(self, name: str, call: Any) -> None:

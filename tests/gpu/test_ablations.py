@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from compare import assert_close, assert_guard_intact, product, reference
-from instances import launch, weights
 
 from build_scripts.build import ABLATED
 from cuswiglu import KernelsUnavailableError
 from cuswiglu.bench.contenders._own import UNGATED
-from cuswiglu.variant import variants
+from cuswiglu.kernels.manifest import variants
+from tests.gpu.compare import assert_close, assert_guard_intact, product, reference
+from tests.gpu.instances import launch, weights
 
 
 @pytest.fixture

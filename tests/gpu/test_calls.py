@@ -5,21 +5,21 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from compare import assert_close, reference
-from fake_driver import run_in_threads
-from replays import captured, same_bits
 
 import cuswiglu
-from cuswiglu import accuracy
+from cuswiglu.testing import numerics
+from tests.gpu.compare import assert_close, reference
+from tests.gpu.replays import captured, same_bits
+from tests.helpers.fake_driver import run_in_threads
 
 
 def test_mlp_matches_fp64_on_every_backend(cupy, draw):
     x, gate, up = draw(300, 896, 1216)
     down = draw(1, 1216, 640)[1]
-    expected = accuracy.mlp_reference(cupy, x, gate, up, down)
+    expected = numerics.mlp_reference(cupy, x, gate, up, down)
     for variant in ("auto", "cublas", "dual"):
         found = cuswiglu.mlp(x, gate, up, down, variant=variant)
-        result = accuracy.compare(cupy, found, expected)
+        result = numerics.compare(cupy, found, expected)
         assert result.relative_error < 2**-8
         assert result.within_ulp > 0.99
 
@@ -63,8 +63,8 @@ def test_mlp_is_captured_in_a_graph_and_replays_on_new_inputs(cupy, draw, varian
     cupy.cuda.runtime.deviceSynchronize()
     graph.launch(stream)
     stream.synchronize()
-    expected = accuracy.mlp_reference(cupy, fresh, gate, up, down)
-    assert accuracy.compare(cupy, out, expected).relative_error < 2**-8
+    expected = numerics.mlp_reference(cupy, fresh, gate, up, down)
+    assert numerics.compare(cupy, out, expected).relative_error < 2**-8
 
 
 def test_threads_share_plans_without_mixing_their_arrays(cupy, draw):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from fake_driver import run_in_threads
-from replays import poison, same_bits
 
 import cuswiglu
+from tests.gpu.replays import poison, same_bits
+from tests.helpers.fake_driver import run_in_threads
 
 VARIANTS = ["auto", "dual", "cublas"]
 SIZES = [1, 16, 200]
@@ -74,7 +74,7 @@ def test_use_of_the_memory_pool_does_not_change_replays(cupy, draw, layer, varia
 
 
 def test_forgotten_calls_do_not_change_replays(cupy, draw, layer, monkeypatch):
-    from cuswiglu import gated_mlp
+    from cuswiglu.api import gated_mlp
 
     monkeypatch.setattr(gated_mlp, "CACHED_CALLS", 1)
     mlp = layer()

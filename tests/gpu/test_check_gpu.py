@@ -8,7 +8,7 @@ import pytest
 from cuswiglu.bench.cells import Cell
 from cuswiglu.check import compare, contenders, distributions, report, run
 from cuswiglu.cli import main
-from cuswiglu.variant import variants
+from cuswiglu.kernels.manifest import variants
 
 
 def test_every_kernel_reaches_every_mark(cupy, tmp_path):

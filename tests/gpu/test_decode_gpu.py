@@ -7,14 +7,16 @@ import random
 
 import numpy as np
 import pytest
-from compare import assert_close, assert_guard_intact, product, reference, told
-from fake_driver import run_in_threads
-from instances import DECODE_CASES, DECODE_IDS, launch, weights
-from replays import captured, poison, same_bits
 
 import cuswiglu
-from cuswiglu import accuracy, arrays, decode, problem
-from cuswiglu.decode import Split
+from cuswiglu import arrays, problem
+from cuswiglu.kernels import decode
+from cuswiglu.kernels.decode import Split
+from cuswiglu.testing import numerics
+from tests.gpu.compare import assert_close, assert_guard_intact, product, reference, told
+from tests.gpu.instances import DECODE_CASES, DECODE_IDS, launch, weights
+from tests.gpu.replays import captured, poison, same_bits
+from tests.helpers.fake_driver import run_in_threads
 
 BY_CASE = pytest.mark.parametrize(("kernel", "layout"), DECODE_CASES, ids=DECODE_IDS)
 BY_LAYOUT = pytest.mark.parametrize("layout", ["k", "n"])
@@ -123,8 +125,8 @@ def test_a_thousand_calls_give_the_same_bits(cupy, draw, layer, m):
     _, parts = layer()
     x = draw(m, K, 8)[0]
     first = cuswiglu.mlp(x, *parts)
-    expected = accuracy.mlp_reference(cupy, x, *parts)
-    assert accuracy.compare(cupy, first, expected).relative_error < 2**-8
+    expected = numerics.mlp_reference(cupy, x, *parts)
+    assert numerics.compare(cupy, first, expected).relative_error < 2**-8
     bits, different = first.view(cupy.uint16), cupy.zeros((), cupy.int64)
     out = cupy.empty_like(first)
     for _ in range(1000):
@@ -159,8 +161,8 @@ def test_a_token_has_the_same_bits_with_any_number_of_others(cupy, draw, layer, 
     mlp, parts = layer(layout, deterministic="batch")
     x = draw(256, K, 8)[0]
     whole = mlp(x)
-    expected = accuracy.mlp_reference(cupy, x, *parts)
-    assert accuracy.compare(cupy, whole, expected).relative_error < 2**-8
+    expected = numerics.mlp_reference(cupy, x, *parts)
+    assert numerics.compare(cupy, whole, expected).relative_error < 2**-8
     for m in range(1, 257):
         assert same_bits(cupy, mlp(x[:m]), whole[:m]), m
 
@@ -218,6 +220,6 @@ def test_a_stack_of_layers_in_a_graph_matches_fp64_on_fresh_inputs(cupy, draw, l
             graph.launch(stream)
             stream.synchronize()
             for (_, parts), source, target in zip(layers, buffers, buffers[1:], strict=False):
-                expected = accuracy.mlp_reference(cupy, source, *parts)
-                found = accuracy.compare(cupy, target, expected)
+                expected = numerics.mlp_reference(cupy, source, *parts)
+                found = numerics.compare(cupy, target, expected)
                 assert found.relative_error < 2**-8, turn

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import fp64
 import numpy as np
 import pytest
-from compare import assert_close, assert_guard_intact, product, reference, told
-from instances import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
 
 import cuswiglu
-from cuswiglu import accuracy, activations
-from cuswiglu.arrays import BFLOAT16, FLOAT16
-from cuswiglu.decode import Split
-from cuswiglu.variant import DecodeVariant
+from cuswiglu.common.dtypes import BFLOAT16, FLOAT16
+from cuswiglu.kernels.decode import Split
+from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.problem import activations
+from cuswiglu.testing import numerics
+from tests.gpu.compare import assert_close, assert_guard_intact, product, reference, told
+from tests.gpu.instances import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
+from tests.helpers import fp64
 
 ACTIVATIONS = list(fp64.ACTIVATIONS)
 BIASES = [(), ("first",), ("second",), ("first", "second")]
@@ -83,7 +84,7 @@ def test_a_layer_with_everything_matches_fp64(cupy, draw, dtype, variant, m, act
     biases = [bias_of(cupy, size, dtype, offset=1) for size in (1216, 1216, 640)]
     named = dict(zip(("b_gate", "b_up", "b_down"), biases, strict=True))
     layer = cuswiglu.GatedMLP(gate, up, down, **named, activation=activation, variant=variant)
-    expected = accuracy.mlp_reference(
+    expected = numerics.mlp_reference(
         cupy, x, gate, up, down, activation=activations.find(activation), biases=biases
     )
     step = layer.capture(x)
@@ -93,7 +94,7 @@ def test_a_layer_with_everything_matches_fp64(cupy, draw, dtype, variant, m, act
         step(x),
         cuswiglu.mlp(x, gate, up, down, **named, activation=activation, variant=variant),
     ):
-        result = accuracy.compare(cupy, found, expected)
+        result = numerics.compare(cupy, found, expected)
         assert found.dtype == dtype
         assert result.relative_error < (2**-8 if dtype == BFLOAT16 else 2**-11)
         # An intermediate value that is rounded the other way moves all results of a token: of one

@@ -8,9 +8,11 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from compare import assert_close, reference
 
-from cuswiglu import accuracy, activations
+from cuswiglu.problem import activations
+from cuswiglu.selection import select
+from cuswiglu.testing import numerics
+from tests.gpu.compare import assert_close, reference
 
 # Other tests of this process need memory too.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -77,8 +79,8 @@ def plain_mlp(*given):
 
 def check_mlp(cupy, found, own):
     x, gate, up, down = own
-    expected = accuracy.mlp_reference(cupy, x, gate.T, up.T, down.T)
-    result = accuracy.compare(cupy, to_cupy(cupy, found), expected)
+    expected = numerics.mlp_reference(cupy, x, gate.T, up.T, down.T)
+    result = numerics.compare(cupy, to_cupy(cupy, found), expected)
     assert result.relative_error < 2**-8
     # An intermediate value that is rounded the other way moves all results of a token: of one
     # token, some percent of them, those near zero, by more than an ulp.
@@ -118,15 +120,13 @@ def test_mlp_with_biases_and_another_activation_matches_fp64(cupy, draw, launche
 
     found = to_cupy(cupy, jax.jit(call)(*given))
     meant = activations.find(clamped)
-    expected = accuracy.mlp_reference(cupy, *own, activation=meant, biases=biases)
+    expected = numerics.mlp_reference(cupy, *own, activation=meant, biases=biases)
     assert (found.dtype, len(launches) > 0) == (dtype, True)
     limit = 2**-8 if dtype == ml_dtypes.bfloat16 else 2**-11
-    assert accuracy.compare(cupy, found, expected).relative_error < limit
+    assert numerics.compare(cupy, found, expected).relative_error < limit
 
 
 def test_both_kernels_in_one_call(cupy, inputs, launches, monkeypatch):
-    from cuswiglu import select
-
     monkeypatch.setattr(select, "EVEN_ENOUGH", 0)
     monkeypatch.setattr(select.tuned, "lookup", lambda *arguments: None)
     operation.operation.cache_clear()
@@ -206,8 +206,8 @@ def test_a_stack_of_layers_is_replayed_from_a_cuda_graph(cupy, inputs, launches,
     for layer in layers:
         gate, up, down = (to_cupy(cupy, array) for array in layer)
         rounded = expected.astype(ml_dtypes.bfloat16)
-        expected = expected + accuracy.mlp_reference(cupy, rounded, gate.T, up.T, down.T)
-    result = accuracy.compare(cupy, to_cupy(cupy, found), expected)
+        expected = expected + numerics.mlp_reference(cupy, rounded, gate.T, up.T, down.T)
+    result = numerics.compare(cupy, to_cupy(cupy, found), expected)
     assert result.relative_error < 2**-6
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from compare import assert_close, assert_guard_intact, product, reference
-from instances import CASES, IDS, cut, launch, pairs, weights
-from replays import same_bits
 
 import cuswiglu
+from tests.gpu.compare import assert_close, assert_guard_intact, product, reference
+from tests.gpu.instances import CASES, IDS, cut, launch, pairs, weights
+from tests.gpu.replays import same_bits
 
 # (M, N, K): every tail of tiles of 64 to 256; fewer tiles than SMs, several waves, last waves that
 # one width would leave nearly empty.

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from drawn_calls import DOCUMENTED, calls, do, overlaps
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import cuswiglu
+from tests.helpers.drawn_calls import DOCUMENTED, calls, do, overlaps
 
 KERNELS = [kernel.name for kernel in cuswiglu.variants()]
 VARIANTS = ["auto", "auto", "cublas"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import sanitize
+
+from tests.gpu import sanitize
 
 
 @pytest.fixture(autouse=True)

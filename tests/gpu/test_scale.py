@@ -5,13 +5,15 @@ Every element is compared with FP64 (large.py), on outputs full of NaN between g
 
 from __future__ import annotations
 
-import large
 import pytest
-from compare import of_flips, product, reference
-from large import ROWS, Result
 
 import cuswiglu
-from cuswiglu import accuracy, arrays, plan, problem
+from cuswiglu import arrays, problem
+from cuswiglu.runtime import plan
+from cuswiglu.testing import numerics
+from tests.gpu import large
+from tests.gpu.compare import of_flips, product, reference
+from tests.gpu.large import ROWS, Result
 
 # A kernel that hangs does not return to Python: only a thread can end the process.
 pytestmark = pytest.mark.timeout(120, method="thread")
@@ -140,7 +142,7 @@ def test_all_but_the_weights_at_once_in_an_mlp(cupy, draw):
     def compute(family):
         cuswiglu.mlp(x, gate, up, down, out=out.array, variant=family)
 
-    expected = accuracy.mlp_reference(cupy, block, gate, up, down)
+    expected = numerics.mlp_reference(cupy, block, gate, up, down)
     check_families(cupy, ("auto", "dual"), compute, out, expected, n, flips=of_flips(n))
 
 
@@ -153,7 +155,7 @@ def test_few_tokens_of_an_mlp_whose_projection_is_beyond(cupy, draw, layout):
     down = large.weight(cupy, block, k_out)
     layer = cuswiglu.GatedMLP(gate, up, down)
     out = Result(cupy, m, k_out)
-    expected = accuracy.mlp_reference(cupy, x, gate, up, block)
+    expected = numerics.mlp_reference(cupy, x, gate, up, block)
     for call in ("the first", "a later one"):
         out.poison()
         layer(x, out=out.array)
@@ -308,7 +310,7 @@ def test_full_memory_is_an_error_and_calls_afterwards_are_right(cupy, draw, full
     if kind.startswith("swiglu"):
         expected, terms, flips = reference(cupy, block, gate, up), k, 0.0
     else:
-        expected, terms = accuracy.mlp_reference(cupy, block, gate, up, down), n
+        expected, terms = numerics.mlp_reference(cupy, block, gate, up, down), n
         flips = of_flips(n)
     for x in (block[:8], few, many) if planned else (block[:8],):
         call(x)  # kernels are loaded, and plans made

@@ -6,12 +6,12 @@ What is defined, and what is not, is said in tests/special_values.py.
 from __future__ import annotations
 
 import pytest
-from compare import assert_guard_intact
-from instances import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
-from special_values import PAIRS, ROWS, assert_product, assert_swiglu, inputs
 
 import cuswiglu
-from cuswiglu.decode import Split
+from cuswiglu.kernels.decode import Split
+from tests.gpu.compare import assert_guard_intact
+from tests.gpu.instances import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
+from tests.helpers.special_values import PAIRS, ROWS, assert_product, assert_swiglu, inputs
 
 # Tails of tiles in M, N and K; one step of K, and several.
 SHAPES = [(ROWS, 64, 8), (ROWS, 200, 72), (150, 264, 520), (300, 96, 1032)]

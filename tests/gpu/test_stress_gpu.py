@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import stress
-import stress_threads
-from verdicts import judged
+
+from tests.gpu import stress, stress_threads
+from tests.gpu.verdicts import judged
 
 # A part that hangs does not return to Python: only a thread can end the process.
 pytestmark = pytest.mark.timeout(150, method="thread")

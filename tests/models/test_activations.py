@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import gguf_files
 import numpy as np
 import pytest
-from safetensors_files import assert_is_layer, mlp, save
 
 import cuswiglu
 from cuswiglu import GatedMLP
 from cuswiglu.models import _architectures, iter_layers, layer_count, load_gguf, load_safetensors
+from tests.helpers import gguf_files
+from tests.helpers.safetensors_files import assert_is_layer, mlp, save
 
 
 @pytest.fixture(autouse=True)

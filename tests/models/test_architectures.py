@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gguf_files
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors_files import K_OUT, K, N, Tensors, assert_is_layer, fused, mlp, save, save_index
 
 from cuswiglu.models import iter_layers, layer_count, load_gguf, load_safetensors
+from tests.helpers import gguf_files
+from tests.helpers.safetensors_files import (
+    K_OUT,
+    K,
+    N,
+    Tensors,
+    assert_is_layer,
+    fused,
+    mlp,
+    save,
+    save_index,
+)
 
 
 def renamed(names: dict[str, str], layer: int = 0) -> Tensors:

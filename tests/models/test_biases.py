@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gguf_files
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors_files import K_OUT, K, N, Tensors, assert_is_layer, fused, mlp, save
 
 import cuswiglu
 from cuswiglu import GatedMLP
 from cuswiglu.models import load_gguf, load_safetensors
+from tests.helpers import gguf_files
+from tests.helpers.safetensors_files import K_OUT, K, N, Tensors, assert_is_layer, fused, mlp, save
 
 BF16 = ml_dtypes.bfloat16
 SIZES = {"gate": N, "up": N, "down": K_OUT}

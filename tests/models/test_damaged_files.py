@@ -11,16 +11,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import gguf_files
 import ml_dtypes
 import numpy as np
 import pytest
-import safetensors_files
-from damage import JSON, bounded, damaged, damages, places, with_other
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cuswiglu.models import MLPWeights, _weights, load_gguf, load_safetensors
+from tests.helpers import gguf_files, safetensors_files
+from tests.helpers.damage import JSON, bounded, damaged, damages, places, with_other
 
 FEW = settings(
     deadline=None,

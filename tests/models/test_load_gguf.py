@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from gguf import GGMLQuantizationType as Type
-from gguf_files import K_OUT, K, N, mlp, save
 
 from cuswiglu.models import iter_layers, layer_count, load_gguf
+from tests.helpers.gguf_files import K_OUT, K, N, mlp, save
 
 Array = npt.NDArray[Any]
 

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from safetensors_files import K_OUT, K, N, assert_is_layer, mlp, save, save_sharded
 
 from cuswiglu.models import iter_layers, layer_count, load_safetensors
+from tests.helpers.safetensors_files import K_OUT, K, N, assert_is_layer, mlp, save, save_sharded
 
 
 def test_loads_the_asked_layer_of_one_file(tmp_path: Path) -> None:

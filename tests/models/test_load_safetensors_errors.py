@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from safetensors_files import K_OUT, K, N, mlp, save, save_index, save_sharded
 
 from cuswiglu.models import load_safetensors
+from tests.helpers.safetensors_files import K_OUT, K, N, mlp, save, save_index, save_sharded
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ...arrays import FLOAT16
+from ...common.dtypes import FLOAT16
 from ..fp64 import ACTIVATIONS
 from . import _own
 from .base import Contender, Found

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 
-from ... import plan, problem, select
-from ...gated_mlp import GatedMLP
+from ... import problem
+from ...api.gated_mlp import GatedMLP
+from ...runtime import plan
+from ...selection import select
 from ..inputs import Inputs
 from . import _own, _torch
 from .base import Contender, Found, Runner, absent

@@ -8,9 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ... import driver, functional, plan, problem, timing
+from ... import problem
+from ...api import functional
+from ...api.gated_mlp import GatedMLP
 from ...arrays import cupy_module
-from ...gated_mlp import GatedMLP
+from ...runtime import driver, plan
+from ...testing import timing
 from ..inputs import Inputs, poison
 from . import _torch
 from .base import Contender, Found, Runner, absent

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ... import timing
 from ...arrays import cupy_module
+from ...testing import timing
 from ..inputs import Inputs
 from .base import Contender, Found, Runner, absent
 

@@ -9,9 +9,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ... import variant as variants
+from ...api.gated_mlp import GatedMLP
 from ...arrays import cupy_module
-from ...gated_mlp import GatedMLP
+from ...kernels import manifest
 from ..inputs import Inputs, poison
 from . import _jax
 from .base import Contender, Found, Runner
@@ -28,9 +28,9 @@ def stacks() -> Found:
         return found
     found.contenders.append(Contender("jax", functools.partial(_jitted, plain_mlp), "stack"))
     try:
-        variants.variants()
+        manifest.variants()
         import cuswiglu.jax
-    except (ImportError, variants.KernelsUnavailableError) as error:
+    except (ImportError, manifest.KernelsUnavailableError) as error:
         found.missing["cuswiglu-jax"] = str(error)
         return found
     ours = functools.partial(_jitted, cuswiglu.jax.mlp)

@@ -9,13 +9,16 @@ from typing import Any
 
 import ml_dtypes
 
-from ... import arrays, functional, plan, problem, select
-from ... import variant as variants
-from ...activations import ClampedSwiGLU
+from ... import arrays, problem
+from ...api import functional
+from ...api.explain import explain
+from ...api.pack import pack
 from ...arrays import cupy_module
 from ...backends import cublas
-from ...explanation import explain
-from ...packed import pack
+from ...kernels import manifest, variant
+from ...problem.activations import ClampedSwiGLU
+from ...runtime import plan
+from ...selection import select
 from .. import silu_mul
 from ..inputs import Inputs, poison
 from .base import Contender, Found, Runner
@@ -28,14 +31,14 @@ def gate_up() -> Found:
     """auto, every tile kernel, the portable path, and the bare product."""
     found = Found([Contender("auto", swiglu)])
     try:
-        kernels = variants.variants()
-    except variants.KernelsUnavailableError as error:
+        kernels = manifest.variants()
+    except manifest.KernelsUnavailableError as error:
         kernels = ()
         found.missing["instances"] = str(error)
     found.contenders.extend(
         Contender(kernel.name, _maker(kernel), family=kernel.family)
         for kernel in kernels
-        if kernel.gated and kernel.family not in variants.DECODE_FAMILIES
+        if kernel.gated and kernel.family not in variant.DECODE_FAMILIES
     )
     found.contenders.append(Contender("portable", lambda inputs: swiglu(inputs, "cublas")))
     found.contenders.append(Contender("bare", bare, "product"))
@@ -45,8 +48,8 @@ def gate_up() -> Found:
 def built(folder: Path) -> Found:
     """Another build's instances for a pair of weights along K (`build_scripts --ablations`)."""
     try:
-        kernels = variants.variants(folder)
-    except variants.KernelsUnavailableError as error:
+        kernels = manifest.variants(folder)
+    except manifest.KernelsUnavailableError as error:
         return Found([], {str(folder): str(error)})
     return Found(
         [
@@ -82,7 +85,7 @@ def runner(call: Callable[[int], Any], out: Any, choice: str = "") -> Runner:
     return Runner(output, call, choice=choice)
 
 
-def _maker(kernel: variants.Variant) -> Callable[[Inputs], Runner]:
+def _maker(kernel: variant.Variant) -> Callable[[Inputs], Runner]:
     packed = kernel.family == "interleave"
     return lambda inputs: swiglu(inputs, kernel.name, packed=packed)
 
@@ -118,7 +121,7 @@ def swiglu(
     return runner(call, out, choice.variant)
 
 
-def _planned(kernel: variants.Variant) -> Callable[[Inputs], Runner]:
+def _planned(kernel: variant.Variant) -> Callable[[Inputs], Runner]:
     """A kernel that selection does not know: planned directly, for a pair along K."""
 
     choice = select.Choice("sm90", kernel.name, kernel)

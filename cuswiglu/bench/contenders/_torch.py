@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ... import timing
 from ...arrays import cupy_module
+from ...testing import timing
 from ..inputs import Inputs
 from .base import Contender, Found, Runner, absent
 

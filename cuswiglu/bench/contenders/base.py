@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ... import arrays, timing
+from ...common.dtypes import BFLOAT16
+from ...testing import timing
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Contender:
     make: Callable[[Any], Runner]
     computes: str = "swiglu"
     family: str = ""
-    dtype: Any = arrays.BFLOAT16
+    dtype: Any = BFLOAT16
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What users call, for CuPy and NumPy arrays."""

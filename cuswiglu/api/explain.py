@@ -1,0 +1,101 @@
+"""Why a variant was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .. import arrays, problem
+from ..common.device import DeviceInfo
+from ..kernels.manifest import variants
+from ..problem import Problem, activations
+from ..problem.activations import ClampedSwiGLU
+from ..runtime import plan
+from ..selection import cost, select, tuned
+from ..selection.select import Choice
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The choice for a problem, what was measured, and the cost model's view of every kernel.
+
+    `str()` gives a table; `obstacles` names the kernels that cannot compute it, and why.
+    """
+
+    problem: Problem
+    device: DeviceInfo | None
+    choice: Choice
+    measured: tuned.Entry | None
+    estimates: list[cost.Estimate]
+    obstacles: dict[str, str]
+
+    def __str__(self) -> str:
+        problem = self.problem
+        lines = [
+            f"M = {problem.m}, N = {problem.n}, K = {problem.k}, "
+            f"{'gate and up' if problem.gated else 'one weight'}, weights along {problem.major}, "
+            f"activation {problem.activation}, {problem.dtype}, "
+            f"on {self.device.name if self.device else problem.device}",
+            f"chosen: {self.choice.variant}"
+            + (f" ({self.choice.reason})" if self.choice.reason else "")
+            + (f", {self.choice.split}" if self.choice.split else ""),
+        ]
+        if self.estimates:
+            lines.append(f"{'estimate':>10}  {'waves':>6}  {'tiles':>6}  kernel")
+        lines += [
+            f"{e.us:>7.1f} us  {e.waves:>6.2f}  {e.tiles:>6}  {e.kernel.name}"
+            for e in self.estimates
+        ]
+        lines += [f"cannot: {name}: {why}" for name, why in self.obstacles.items()]
+        return "\n".join(lines)
+
+
+def explain(
+    x: Any,
+    w_gate: Any,
+    w_up: Any = None,
+    *,
+    activation: str | ClampedSwiGLU = "silu",
+    variant: str = "auto",
+    device: DeviceInfo | None = None,
+) -> Explanation:
+    """Say which kernel `cuswiglu.swiglu` would run for these arrays, and why.
+
+    Parameters
+    ----------
+    x, w_gate, w_up : array
+        As in `cuswiglu.swiglu`; nothing is computed.
+    activation : str or ClampedSwiGLU
+    variant : str
+        As in `cuswiglu.swiglu`.
+    device : DeviceInfo, optional
+        Another device than the arrays': what would be chosen there. NumPy arrays will do.
+
+    Returns
+    -------
+    Explanation
+        Print it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cuswiglu.swiglu`.
+    """
+    x_view, weights = arrays.view("x", x), problem.gate_up(w_gate, w_up, None)
+    problem.check_gate_up(weights)
+    problem.check_x(x_view, weights[0])
+    meant = activations.find(activation)
+    described = problem.describe(arrays.matrix(x_view), weights, activation=meant)
+    if device is None and described.device.kind == "cuda":
+        device = plan.device_info(described.device.index)
+    select.check_name(variant)
+    choice = select.select(described, device, variant)
+    if device is None or not device.runs_kernels:
+        return Explanation(described, device, choice, None, [], {})
+    kernels = [kernel for kernel in variants() if kernel.gated]
+    obstacles = {k.name: why for k in kernels if (why := k.obstacle(described)) is not None}
+    able = [kernel for kernel in kernels if kernel.name not in obstacles]
+    measured = tuned.lookup(described, device.name, select.measured_with(device))
+    considered = select.prune(described, able) if variant == "auto" else able
+    estimates = select.estimates(described, device, considered)
+    return Explanation(described, device, choice, measured, estimates, obstacles)

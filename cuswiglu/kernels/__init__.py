@@ -1,0 +1,1 @@
+"""The compiled kernels: what each can compute, how its work is cut, how long it takes."""

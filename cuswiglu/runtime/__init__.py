@@ -1,0 +1,1 @@
+"""Problems made ready on a device: descriptors, arguments, plans and launches."""

@@ -1,0 +1,167 @@
+"""Plans: a problem made ready on a device. Calling one launches, and does nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ..arrays import ArrayView
+from ..backends import cublas, reference
+from ..common.cache import Cache
+from ..common.device import DeviceInfo
+from ..kernels.decode_variant import DecodeVariant
+from ..problem import Problem
+from ..selection import select
+from ..selection.select import Choice
+from .arguments import KernelArguments, float_bits
+from .driver import Driver, driver
+from .launch_shape import LoadedKernel, of_decode, of_tiles
+from .portable import PortablePlan
+from .tensor_map import Descriptors
+
+CACHED_PLANS = 256
+
+
+class Sm90Plan:
+    """A kernel of ours: handle, grid, descriptors and packed arguments.
+
+    Parameters
+    ----------
+    problem : Problem
+    choice : Choice
+        With a kernel.
+    cuda : Driver
+    weights_ahead : bool
+        Whether weights may be loaded before the work ahead on the stream is done: only if no kernel
+        just ahead writes them.
+    overlapping : bool
+        Whether the kernel may start before the work ahead on the stream is done.
+
+    The device must be current. Calls may come from several threads.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        choice: Choice,
+        cuda: Driver,
+        *,
+        weights_ahead: bool = False,
+        overlapping: bool = True,
+    ) -> None:
+        kernel = choice.kernel
+        assert kernel is not None
+        self.problem = problem
+        self.choice = choice
+        self.check_process = cuda.check_process
+        self._lock = threading.Lock()
+        resident = LoadedKernel(kernel, problem, cuda)
+        shape = of_decode if isinstance(kernel, DecodeVariant) else of_tiles
+        made = shape(kernel, problem, choice, resident)
+        self.columns, self.rows, self.tokens = made.columns, made.rows, made.tokens
+        self.clusters, self.grid = made.clusters, (made.cluster, made.clusters)
+        self._function = resident.function
+        self._config = cuda.config(
+            self.grid, (made.cluster, 1), kernel.threads, made.shared_bytes, overlapping
+        )
+        # A kernel with one weight ignores the second descriptor.
+        operands = [problem.x, problem.weights[0], problem.weights[-1], problem.out]
+        descriptors = [
+            Descriptors(cuda, operand, box, problem.dtype)
+            for operand, box in zip(operands, made.boxes, strict=False)
+        ]
+        activation = problem.activation
+        coefficients = map(float_bits, activation.coefficients.for_kernels())
+        of_activation = activation.code, *coefficients
+        self._ahead = len(made.integers)
+        self._arguments = KernelArguments(
+            descriptors, (*made.integers, int(weights_ahead), *of_activation)
+        )
+        #: launch(addresses, stream): as a call, on operands there; for one thread at a time.
+        self.launch = cuda.launcher(*self.packed, self._arguments.point_at)
+
+    def __call__(
+        self,
+        x: ArrayView,
+        weights: Sequence[ArrayView],
+        out: ArrayView,
+        stream: int,
+        biases: Sequence[ArrayView | None] = (),
+    ) -> None:
+        """Launch on `stream`; the arrays match the problem the plan was made for.
+
+        `biases` are two, the second None of one weight, or none at all.
+        """
+        addresses = (
+            *(x.pointer, weights[0].pointer, weights[-1].pointer, out.pointer),
+            *(0 if bias is None else bias.pointer for bias in biases),
+        )
+        with self._lock:
+            self.launch(addresses, stream)
+
+    def load_weights_ahead(self) -> None:
+        """From the next launch on: no kernel that may still run writes the weights."""
+        self._arguments.integers[self._ahead] = 1
+
+    @property
+    def packed(self) -> tuple[Any, Any, int]:
+        """Configuration, function and arguments of the last launch, as the driver takes them."""
+        return self._config, self._function, self._arguments.address
+
+
+Plan = Sm90Plan | PortablePlan
+
+_plans: Cache[tuple[Problem, str], Plan] = Cache(CACHED_PLANS)
+_devices: dict[int, DeviceInfo] = {}
+
+
+def device_info(index: int) -> DeviceInfo:
+    """What selection needs of a CUDA device, asked once."""
+    info = _devices.get(index)
+    if info is None:
+        info = _devices[index] = driver().device_info(index)
+    return info
+
+
+def plan_for(problem: Problem, name: str = "auto") -> Plan:
+    """The plan of a problem under ``variant=name``: from the cache, or made now.
+
+    The problem's device must be current. Plans hold no arrays and no device memory, so that nothing
+    a GPU still uses goes when one is forgotten; the cache keeps the most recently used
+    `CACHED_PLANS`.
+    """
+    key = (problem, name)
+    found = _plans.get(key)
+    if found is None:
+        found = _make(problem, name)
+        _plans.put(key, found)
+    elif isinstance(found, Sm90Plan):
+        found.check_process()
+    return found
+
+
+def kernel_plan(
+    problem: Problem,
+    choice: Choice,
+    *,
+    weights_ahead: bool | None = None,
+    overlapping: bool = True,
+) -> Sm90Plan:
+    """The plan of one kernel, not cached; the problem's device must be current.
+
+    `weights_ahead` and `overlapping` as in `Sm90Plan`. By default weights are loaded ahead by a
+    down projection, which follows its own gate-up kernel, and that writes no weight; and by what
+    does not overlap.
+    """
+    ahead = not (problem.gated and overlapping) if weights_ahead is None else weights_ahead
+    return Sm90Plan(problem, choice, driver(), weights_ahead=ahead, overlapping=overlapping)
+
+
+def _make(problem: Problem, name: str) -> Plan:
+    on_cpu = problem.device.kind == "cpu"
+    choice = select.select(problem, None if on_cpu else device_info(problem.device.index), name)
+    if choice.backend == "sm90":
+        return kernel_plan(problem, choice)
+    library: Any = reference if choice.backend == select.REFERENCE else cublas
+    return PortablePlan(problem, choice, library.swiglu if problem.gated else library.matmul)

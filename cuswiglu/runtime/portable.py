@@ -1,0 +1,40 @@
+"""The portable path, and the reference on the CPU, as plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..arrays import ArrayView
+from ..problem import PackedWeights, Problem
+from ..selection.select import Choice
+
+
+class PortablePlan:
+    """The portable path, and the reference on the CPU: array libraries do the launching."""
+
+    def __init__(self, problem: Problem, choice: Choice, compute: Callable[..., None]) -> None:
+        self.problem = problem
+        self.choice = choice
+        self._compute = compute
+
+    def __call__(
+        self,
+        x: ArrayView,
+        weights: Sequence[ArrayView],
+        out: ArrayView,
+        stream: int,
+        biases: Sequence[ArrayView | None] = (),
+    ) -> None:
+        """Compute; on a device, on CuPy's current stream, which the caller has set to `stream`."""
+        operands = [weight.array for weight in weights]
+        if weights[0].packing:
+            operands = list(PackedWeights(operands[0].T, weights[0].packing).unpack())
+        self.compute(x.array, operands, out.array, [bias and bias.array for bias in biases])
+
+    def compute(self, x: Any, weights: Sequence[Any], out: Any, biases: Sequence[Any] = ()) -> None:
+        """Compute with matrices that are arrays, unpacked, and biases that are arrays or None."""
+        options: dict[str, Any] = {"biases": tuple(biases)} if biases else {}
+        if self.problem.gated:
+            options["activation"] = self.problem.activation
+        self._compute(x, *weights, out, **options)

@@ -1,0 +1,71 @@
+"""TMA descriptors: encoded once for each address, and kept."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+
+from ..problem import ELEMENT_BYTES, Operand
+from .driver import Driver
+
+ALIGNMENT = 128  # of a TMA descriptor in kernel arguments
+DESCRIPTOR_BYTES = 128
+#: Of one operand: a memory pool gives the same few addresses again, but one plan serves all layers
+#: of a model, whose weights lie apart.
+KEPT = 256
+
+
+class AlignedMemory:
+    """Zeroed host memory at a multiple of `ALIGNMENT` bytes."""
+
+    def __init__(self, size: int) -> None:
+        self._memory = ctypes.create_string_buffer(size + ALIGNMENT)
+        self.address = -(-ctypes.addressof(self._memory) // ALIGNMENT) * ALIGNMENT
+
+
+class Descriptors:
+    """The descriptors of an operand at the addresses it has had; for one thread at a time.
+
+    Parameters
+    ----------
+    cuda : Driver
+    operand : Operand
+    box : (int, int, int)
+    dtype : str
+        As `Driver.encode_tensor_map` takes them.
+    """
+
+    def __init__(
+        self, cuda: Driver, operand: Operand, box: tuple[int, int, int], dtype: str
+    ) -> None:
+        self._cuda = cuda
+        self._operand = operand
+        self._box, self._dtype = box, dtype
+        self._kept: OrderedDict[int, AlignedMemory] = OrderedDict()
+
+    def of(self, address: int) -> int:
+        """Where the descriptor of the operand at `address` is; it stays there until the next call.
+
+        Raises
+        ------
+        DriverError
+            If the driver refuses to encode it.
+        """
+        found = self._kept.get(address)
+        if found is None:
+            found = AlignedMemory(DESCRIPTOR_BYTES)
+            operand = self._operand
+            self._cuda.encode_tensor_map(
+                found.address,
+                address,
+                (operand.columns, operand.rows),
+                operand.stride * ELEMENT_BYTES,
+                self._box,
+                self._dtype,
+            )
+            self._kept[address] = found
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(address)
+        return found.address

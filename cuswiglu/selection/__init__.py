@@ -1,0 +1,1 @@
+"""Which kernel computes a problem: the tuned tables, else the cost model."""

@@ -1,0 +1,231 @@
+"""Which variant computes a problem: a pure function of the problem and the device."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..common.device import DeviceInfo
+from ..common.stack import callers_level
+from ..kernels import decode
+from ..kernels.decode import Split
+from ..kernels.decode_variant import DecodeVariant
+from ..kernels.manifest import variants
+from ..kernels.variant import Variant
+from ..problem import Problem
+from . import cost, tuned
+
+PORTABLE = "cublas"
+REFERENCE = "numpy"
+#: What a GatedMLP asks for under deterministic="batch"; no name that `variant=` accepts.
+BATCH = "batch"
+# A plain product whose tiles fill less of their waves than this is faster on cuBLAS, which splits K
+# (H200: 0.59 of its speed where they fill 0.21, 0.91 at 0.85, 1.00 at 0.97).
+EVEN_ENOUGH = 0.92
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and why. On the portable path and on the CPU `kernel` is None.
+
+    `raster_rows` of 0 leaves a tile kernel its default; a decode kernel has a `split`.
+    """
+
+    backend: str  # "sm90", "cublas" or "numpy"
+    variant: str
+    kernel: Variant | None = None
+    raster_rows: int = 0
+    reason: str = ""
+    split: Split | None = None
+
+
+def known_names(kernels: Sequence[Variant]) -> list[str]:
+    """Every name `variant=` accepts."""
+    families = dict.fromkeys(kernel.family for kernel in kernels)
+    return ["auto", REFERENCE, PORTABLE, *families, *(kernel.name for kernel in kernels)]
+
+
+def check_name(variant: str) -> None:
+    """Refuse a name that no device knows, whatever the problem.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if not isinstance(variant, str):
+        raise TypeError(f"variant must be a string, got {type(variant).__name__}")
+    if variant in ("auto", REFERENCE, PORTABLE):
+        return
+    names = known_names(variants())
+    if variant not in names:
+        raise ValueError(f"variant must be one of {', '.join(names)}; got {variant!r}")
+
+
+def select(
+    problem: Problem,
+    device: DeviceInfo | None,
+    variant: str = "auto",
+    kernels: Sequence[Variant] | None = None,
+) -> Choice:
+    """Choose the backend and the kernel for a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    device : DeviceInfo or None
+        None for arrays on the CPU.
+    variant : str
+        "auto", "cublas", "numpy", a family, or one instance.
+    kernels : sequence of Variant, optional
+        What is compiled; the package's own by default.
+
+    Raises
+    ------
+    ValueError
+        If an explicit variant is unknown, cannot run on the device, or the problem breaks one of
+        its limits.
+
+    Warns
+    -----
+    UserWarning
+        Under "auto" on a GPU that runs the kernels, when a limit sends the problem to the portable
+        path.
+    """
+    if variant == BATCH:
+        return _for_any_m(problem, device, variants() if kernels is None else kernels)
+    if device is None:
+        if variant not in ("auto", REFERENCE):
+            check_name(variant)
+            raise ValueError(
+                f"variant {variant!r} needs arrays on a CUDA device, got arrays on the CPU: use "
+                "variant='auto', or move them with cupy.asarray"
+            )
+        return Choice(REFERENCE, REFERENCE)
+    if variant == REFERENCE:
+        raise ValueError(
+            "variant 'numpy' needs arrays on the CPU, got arrays on a CUDA device: use "
+            "variant='auto', or move them with cupy.asnumpy"
+        )
+    if variant == PORTABLE or (variant == "auto" and not device.runs_kernels):
+        return Choice(PORTABLE, PORTABLE)
+    if kernels is None:
+        kernels = variants()
+    candidates = [k for k in kernels if variant in ("auto", k.family, k.name)]
+    if not candidates and variant != "auto":
+        names = known_names(kernels)
+        raise ValueError(f"variant must be one of {', '.join(names)}; got {variant!r}")
+    if not device.runs_kernels:
+        major, minor = device.capability
+        raise ValueError(
+            f"variant {variant!r} needs a Hopper GPU (compute capability 9.0), got {device.name} "
+            f"({major}.{minor}): use variant='auto', which runs the portable path there"
+        )
+    able = [kernel for kernel in candidates if kernel.obstacle(problem) is None]
+    if variant not in (kernel.name for kernel in able):
+        able = prune(problem, able)
+    if able:
+        return _best(problem, device, able, portable_too=variant == "auto")
+    obstacle = _obstacle(problem, candidates)
+    if variant == "auto":
+        warnings.warn(f"cuswiglu takes the portable path: {obstacle}", stacklevel=callers_level())
+        return Choice(PORTABLE, PORTABLE)
+    raise ValueError(f"variant {variant!r} cannot compute this problem: {obstacle}")
+
+
+def _obstacle(problem: Problem, kernels: Sequence[Variant]) -> str:
+    """What stands in the way of the kernels that fit best: those made for such weights, if any."""
+    if not kernels:
+        return "no kernel is compiled"
+    fitting = [kernel for kernel in kernels if kernel.takes(problem)] or kernels
+    return str(fitting[0].obstacle(problem))
+
+
+def _best(
+    problem: Problem, device: DeviceInfo, able: Sequence[Variant], *, portable_too: bool
+) -> Choice:
+    """The tuned table's entry where it has one among `able`, else the cheapest estimate.
+
+    `portable_too`: whether the table may choose cuBLAS.
+    """
+    entry = tuned.lookup(problem, device.name, measured_with(device))
+    if entry is not None:
+        if entry.variant == PORTABLE and portable_too:
+            return Choice(PORTABLE, PORTABLE, reason=f"measured: {entry.us:.1f} us")
+        for kernel in able:
+            if kernel.name == entry.variant and _launchable(kernel, problem, entry.split):
+                reason = f"measured: {entry.us:.1f} us"
+                return Choice("sm90", kernel.name, kernel, entry.raster_rows, reason, entry.split)
+    best = estimates(problem, device, able)[0]
+    tiles = not isinstance(best.kernel, DecodeVariant)
+    if portable_too and tiles and not problem.gated and best.evenness < EVEN_ENOUGH:
+        reason = f"tiles fill {best.evenness:.0%} of their waves, and cuBLAS splits K"
+        return Choice(PORTABLE, PORTABLE, reason=reason)
+    reason = f"estimated: {best.us:.1f} us in {best.waves:.2f} waves"
+    return Choice("sm90", best.kernel.name, best.kernel, 0, reason, best.split)
+
+
+def _for_any_m(problem: Problem, device: DeviceInfo | None, kernels: Sequence[Variant]) -> Choice:
+    """A decode kernel, cut in one way whatever M is, so that sums are added in one order."""
+    asked = 'deterministic="batch"'
+    if device is None or not device.runs_kernels:
+        where = "arrays on the CPU" if device is None else f"arrays on {device.name}"
+        raise ValueError(
+            f"{asked} needs arrays on a Hopper GPU (compute capability 9.0), got {where}: leave it "
+            "out"
+        )
+    decoding = [kernel for kernel in kernels if isinstance(kernel, DecodeVariant)]
+    able = [kernel for kernel in decoding if kernel.obstacle(problem) is None]
+    split = decode.for_any_m(able, problem, device.multiprocessors)
+    if split is None:
+        raise ValueError(f"{asked} cannot compute this problem: {_obstacle(problem, decoding)}")
+    kernel = decode.smallest_fitting(able, problem.m)
+    for ctas in decode.ctas_per_sm_options(problem):
+        chosen = dataclasses.replace(split, ctas=ctas)
+        if decode.layout(kernel, problem, chosen) is not None:
+            break
+    return Choice("sm90", kernel.name, kernel, 0, "the same sums for any M", chosen)
+
+
+def prune(problem: Problem, able: Sequence[Variant]) -> list[Variant]:
+    """Of decode kernels the one for so many tokens, if they are few or there is no other kernel."""
+    decoding = [kernel for kernel in able if isinstance(kernel, DecodeVariant)]
+    others = [kernel for kernel in able if not isinstance(kernel, DecodeVariant)]
+    most = decode.GATED_TOKENS if problem.gated else decode.PLAIN_TOKENS
+    if decoding and (problem.m <= most or not others):
+        return [*others, decode.smallest_fitting(decoding, problem.m)]
+    return others
+
+
+def _launchable(kernel: Variant, problem: Problem, split: Split | None) -> bool:
+    """Whether a table's split, or that there is none, goes with its kernel."""
+    if not isinstance(kernel, DecodeVariant):
+        return split is None
+    return split is not None and decode.layout(kernel, problem, split) is not None
+
+
+def estimates(
+    problem: Problem, device: DeviceInfo, kernels: Sequence[Variant]
+) -> list[cost.Estimate]:
+    """What the cost model says of each kernel, cheapest first."""
+    user, packaged = tuned.tables()
+    here = (device.name, measured_with(device))
+    own = user.rates if (user.gpu, user.measured_with) == here else {}
+    rates = {**packaged.rates, **own}
+    found = (cost.estimate(kernel, problem, device.multiprocessors, rates) for kernel in kernels)
+    able = [estimate for estimate in found if estimate is not None]
+    return sorted(able, key=lambda estimate: (estimate.us, estimate.kernel.name))
+
+
+def measured_with(device: DeviceInfo) -> str:
+    """What a measurement here is made with, and counts for: these kernels, and this driver."""
+    return f"kernels {fingerprint_of(variants())}, driver {device.driver}"
+
+
+def fingerprint_of(kernels: Sequence[Variant]) -> str:
+    """A short hash of compiled kernels."""
+    import hashlib
+
+    hashes = "".join(sorted(kernel.sha256 for kernel in kernels))
+    return hashlib.sha256(hashes.encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Measuring and comparing: clocks on the GPU, and FP64 references."""

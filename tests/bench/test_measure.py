@@ -1,0 +1,204 @@
+"""One cell, with NumPy in CuPy's place: inputs, comparison with FP64, contenders that fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cuswiglu.bench import fp64, inputs, measure
+from cuswiglu.bench.cells import Cell
+from cuswiglu.bench.contenders import Contender, Runner
+from cuswiglu.testing import timing
+
+CELL = Cell("tiny", k=64, n=96, m=300)
+
+
+class HostRandom:
+    def __init__(self, seed):
+        self._generator = np.random.default_rng(seed)
+
+    def standard_normal(self, shape, dtype):
+        return self._generator.standard_normal(shape, dtype=dtype)
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """NumPy as CuPy, a clock that gives every contender 7 us; host.lost breaks the device."""
+    host = SimpleNamespace(lost=False, timed=[])
+
+    def synchronize():
+        if host.lost:
+            raise RuntimeError("cudaErrorIllegalAddress")
+
+    members = {name: getattr(np, name) for name in dir(np) if not name.startswith("_")}
+    members["__name__"] = "numpy"
+    members["random"] = SimpleNamespace(default_rng=HostRandom)
+    members["cuda"] = SimpleNamespace(runtime=SimpleNamespace(deviceSynchronize=synchronize))
+    members["get_default_memory_pool"] = lambda: SimpleNamespace(free_all_blocks=lambda: None)
+    cupy = SimpleNamespace(**members)
+
+    def microseconds(contenders, sets, *, rounds, failed):
+        host.timed = list(contenders)
+
+        def time(name):
+            try:
+                contenders[name](0)
+            except Exception as error:
+                failed(name, error)
+                return {}
+            return {name: 7.0}
+
+        return {key: value for name in contenders for key, value in time(name).items()}
+
+    for module in (inputs, measure):
+        monkeypatch.setattr(module, "cupy_module", lambda: cupy)
+    monkeypatch.setattr(timing, "buffer_sets", lambda set_bytes: 2)
+    monkeypatch.setattr(timing, "microseconds", microseconds)
+    return host
+
+
+def right(drawn):
+    """SwiGLU in FP32, rounded once."""
+    x, w2 = (array.astype(np.float32) for array in (drawn.x, drawn.w2[0]))
+    gate, up = x @ w2[: CELL.n].T, x @ w2[CELL.n :].T
+    return (gate / (1 + np.exp(-gate)) * up).astype(ml_dtypes.bfloat16)
+
+
+def contender(name, output, timed=lambda number: None, **fields):
+    def make(drawn):
+        return Runner(lambda: output(drawn), timed, **fields)
+
+    return Contender(name, make)
+
+
+def measured(*contenders, whole_mlp=False):
+    return measure.measure(CELL, contenders, seed=0, rounds=3, whole_mlp=whole_mlp)
+
+
+def raises(error):
+    def function(*arguments):
+        raise error
+
+    return function
+
+
+def test_a_right_contender_is_timed_and_compared(host):
+    found = measured(contender("mine", right, choice="dual_pingpong_128x96_2x1"))
+    mine = found.outcomes["mine"]
+    assert (mine.microseconds, mine.error, found.sets) == (7.0, "", 2)
+    assert 0 < mine.relative_error < 2**-9
+    assert mine.off < 0.01
+    assert mine.choice == "dual_pingpong_128x96_2x1"
+    assert mine.captured
+
+
+def test_a_contender_that_raises_costs_only_itself(host):
+    broken = Contender("broken", raises(ImportError("no kernel\nfor this shape")), family="dual")
+    late = contender("late", right, timed=raises(RuntimeError("cannot be captured")))
+    found = measured(broken, late, contender("mine", right)).outcomes
+    assert found["broken"].error == "ImportError: no kernel"
+    assert found["broken"].family == "dual"
+    assert found["late"].error == "RuntimeError: cannot be captured"
+    assert found["late"].microseconds is None
+    assert found["mine"].microseconds == 7.0
+    assert host.timed == ["late", "mine"]
+
+
+def ungated(drawn):
+    """As `right`, without the activation."""
+    x, w2 = (array.astype(np.float32) for array in (drawn.x, drawn.w2[0]))
+    product = x @ w2.T
+    return (product[:, : CELL.n] * product[:, CELL.n :]).astype(ml_dtypes.bfloat16)
+
+
+def test_a_contender_without_the_activation_is_compared_with_what_it_computes(host):
+    contenders = [
+        replace(contender("bare", ungated), computes="ungated"),
+        contender("wrong", ungated),
+        replace(contender("wrong too", right), computes="ungated"),
+    ]
+    found = measured(*contenders).outcomes
+    assert found["bare"].microseconds == 7.0
+    assert found["bare"].relative_error < 2**-8
+    assert found["wrong"].error.startswith("wrong result")
+    assert found["wrong too"].error.startswith("wrong result")
+
+
+@pytest.mark.parametrize("spoil", [0.0, np.nan, 2.0])
+def test_a_wrong_contender_is_not_timed(host, spoil):
+    def wrong(drawn):
+        return (right(drawn).astype(np.float32) * spoil).astype(ml_dtypes.bfloat16)
+
+    found = measured(contender("wrong", wrong), contender("mine", right)).outcomes["wrong"]
+    assert found.error.startswith("wrong result: relative error")
+    assert found.microseconds is None
+    assert host.timed == ["mine"]
+
+
+def test_a_crashed_gpu_ends_the_run_and_names_the_contender(host):
+    def crash(drawn):
+        host.lost = True
+        raise RuntimeError("cudaErrorIllegalAddress")
+
+    with pytest.raises(measure.DeviceLostError, match="dual_x crashed the GPU"):
+        measured(contender("mine", right), contender("dual_x", crash))
+
+
+def test_all_contenders_see_the_same_random_inputs(host):
+    first, second = (inputs.draw(CELL, 0, whole_mlp=True) for _ in range(2))
+    assert np.array_equal(first.x, second.x)
+    assert not np.array_equal(first.x, inputs.draw(CELL, 1, whole_mlp=True).x)
+    assert not np.array_equal(first.w2[0], first.w2[1])
+    assert first.x.astype(np.float64).std() == pytest.approx(1, rel=0.02)
+    assert first.w2[0].astype(np.float64).std() == pytest.approx(64**-0.5, rel=0.02)
+    assert first.w_down[0].astype(np.float64).std() == pytest.approx(96**-0.5, rel=0.02)
+    assert (first.w2[0].shape, first.w_down[0].shape) == ((192, 64), (64, 96))
+    assert np.shares_memory(first.w_gate[0], first.w2[0])
+    assert np.array_equal(first.w_up[1], first.w2[1][96:])
+
+
+def test_interleaved_weights_have_gate_and_up_rows_in_turns(host):
+    drawn = inputs.draw(CELL, 0, whole_mlp=False)
+    assert np.array_equal(drawn.interleaved[1][0::2], drawn.w_gate[1])
+    assert np.array_equal(drawn.interleaved[1][1::2], drawn.w_up[1])
+
+
+def test_rows_are_sampled_from_the_first_to_the_last(host):
+    drawn = inputs.draw(CELL, 0, whole_mlp=False)
+    sampled = drawn.sample(drawn.x)
+    assert sampled.shape == (fp64.SAMPLED_ROWS, 64)
+    assert np.array_equal(sampled[0], drawn.x[0])
+    assert np.array_equal(sampled[-1], drawn.x[-1])
+
+
+def test_fp64_results_of_products_swiglu_with_and_without_activation_and_mlp(host):
+    drawn = inputs.draw(CELL, 0, whole_mlp=True)
+    x, w2, down = (a.astype(np.float64) for a in (drawn.x, drawn.w2[0], drawn.w_down[0]))
+    found = fp64.expected(np, drawn.x, drawn.w2[0], drawn.w_down[0].T)
+    product = x @ w2.T
+    gate, up = product[:, :96], product[:, 96:]
+    swiglu = gate / (1 + np.exp(-gate)) * up
+    np.testing.assert_allclose(found.of("product"), product)
+    np.testing.assert_allclose(found.of("swiglu"), swiglu)
+    np.testing.assert_allclose(found.of("ungated"), gate * up)
+    np.testing.assert_allclose(found.of("mlp"), swiglu @ down.T)
+
+
+def test_elements_off_by_more_than_one_percent_are_counted():
+    reference = np.array([[1.0, -2.0, 4.0, 0.5]])
+    found = np.array([[1.009, -2.03, np.nan, 0.5]])
+    relative, off = fp64.compare(np, found, reference)
+    assert off == 0.5
+    assert np.isnan(relative)
+    relative, off = fp64.compare(np, reference * 1.005, reference)
+    assert (relative, off) == (pytest.approx(0.005), 0.0)
+
+
+def test_poison_is_nan():
+    array = np.zeros((3, 4), ml_dtypes.bfloat16)
+    inputs.poison(array)
+    assert np.isnan(array.astype(np.float32)).all()
