@@ -82,10 +82,10 @@ def jax_on_the_cpu(monkeypatch):
     from cuswiglu.jax import operation
 
     monkeypatch.setattr(operation, "hopper", lambda: None)
-    operation.operation.cache_clear()
+    operation.transformable.cache_clear()
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         yield
-    operation.operation.cache_clear()
+    operation.transformable.cache_clear()
 
 
 @pytest.fixture
@@ -130,11 +130,10 @@ def gpu(monkeypatch):
     gpu.portable as (function, arrays, stream), and its options in gpu.options.
     """
     from cuswiglu import arrays
-    from cuswiglu.api import dispatch
     from cuswiglu.arrays import allocate
     from cuswiglu.backends import cublas
-    from cuswiglu.common.cache import Cache
-    from cuswiglu.runtime import driver, plan
+    from cuswiglu.common import cache
+    from cuswiglu.runtime import driver
     from tests.helpers import fake_driver
     from tests.helpers import host_cupy as host
 
@@ -154,9 +153,8 @@ def gpu(monkeypatch):
         monkeypatch.setattr(room, "cupy_module", lambda: host_cupy)
     monkeypatch.setattr(driver, "bindings", lambda: fake)
     monkeypatch.setattr(driver, "_drivers", [])
-    monkeypatch.setattr(plan, "_plans", Cache(plan.CACHED_PLANS))
-    monkeypatch.setattr(plan, "_devices", {})
-    monkeypatch.setattr(dispatch, "_ready", Cache(dispatch.CACHED_CALLS))
     monkeypatch.setattr(cublas, "swiglu", record("swiglu"))
     monkeypatch.setattr(cublas, "matmul", record("matmul"))
-    return SimpleNamespace(driver=fake, cupy=host_cupy, portable=portable, options=options)
+    cache.clear_all()
+    yield SimpleNamespace(driver=fake, cupy=host_cupy, portable=portable, options=options)
+    cache.clear_all()  # nothing of this driver's is left for the next test

@@ -1,21 +1,19 @@
-"""A GatedMLP's call in a CUDA graph."""
+"""Capture of a layer's call in a CUDA graph."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .. import arrays
 from ..arrays import ArrayView
 from ..runtime.driver import driver
 
-if TYPE_CHECKING:
-    from .gated_mlp import GatedMLP
-
 
 class CapturedMLP:
-    """The call of a `GatedMLP` in a CUDA graph, made by `GatedMLP.capture`; calling it replays.
+    """Call of a `GatedMLP` in a CUDA graph, made by `GatedMLP.capture`; calling it replays.
 
     Attributes
     ----------
@@ -34,7 +32,7 @@ class CapturedMLP:
     them by events. Threads may share it, under the same rule.
     """
 
-    def __init__(self, mlp: GatedMLP, x: ArrayView) -> None:
+    def __init__(self, mlp: Callable[..., Any], x: ArrayView, columns: int) -> None:
         if x.device.kind != "cuda":
             raise ValueError(
                 f"x must live on a CUDA device to be captured, got an array on {x.device}: call "
@@ -50,17 +48,17 @@ class CapturedMLP:
         self._pool = arrays.cupy_module().cuda.MemoryPool()
         self._held: list[Any] = []
         with arrays.on_stream(x.device, None):
-            self._capture(x)
+            self._capture(x, (*x.shape[:-1], columns))
 
-    def _capture(self, x: ArrayView) -> None:
-        """The device is current, and x is ready on the current stream."""
+    def _capture(self, x: ArrayView, shape: tuple[int, ...]) -> None:
+        """Capture the call; the device is current, and x is ready on the current stream."""
         cupy = arrays.cupy_module()
         stream = cupy.cuda.Stream(non_blocking=True)
         stream.wait_event(cupy.cuda.get_current_stream().record())
         with stream:
             with cupy.cuda.using_allocator(self._pool.malloc):
                 self.x = arrays.empty(x.shape, x.device, x.dtype)
-                self.y = arrays.empty((*x.shape[:-1], self.mlp.k_out), x.device, x.dtype)
+                self.y = arrays.empty(shape, x.device, x.dtype)
                 cupy.copyto(self.x, x.array)
                 self.mlp(self.x, out=self.y)  # plans, loads and compiles what is needed
             stream.synchronize()
@@ -81,7 +79,7 @@ class CapturedMLP:
         return memory
 
     def __call__(self, x: Any = None, *, stream: Any = None) -> Any:
-        """Replay.
+        """Replay the captured call.
 
         Parameters
         ----------

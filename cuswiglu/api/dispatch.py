@@ -1,142 +1,217 @@
-"""The way in: one call of swiglu or mlp, from arguments to a launch."""
+"""The one road of a call, from arguments to a launch: swiglu's, mlp's and GatedMLP's.
+
+Arrays are imported, and give the call's signature. A call of that signature that is prepared is
+launched; otherwise operands are viewed and checked, become problems, then plans, then a prepared
+call, which is kept. The result goes back as an array of x's library where that is asked for.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import arrays, problem
 from ..arrays import ArrayView, convert
 from ..common.cache import Cache
-from ..problem import activations, biases
+from ..problem import WeightArrays, Weights, activations
 from ..problem.activations import Activation, ClampedSwiGLU
-from ..problem.biases import Biases
-from ..runtime import plan, prepared
+from ..runtime import plan
+from ..runtime.chain import Chain, WeightAddresses, weight_addresses
 from ..runtime.driver import driver
-from ..runtime.plan import Sm90Plan
 from ..runtime.prepared import PreparedCall
+from ..runtime.signature import CallSignature, array_signature, call_signature
 from ..selection import select
 
+Calls = Cache[CallSignature, PreparedCall]
+
 CACHED_CALLS = 256
-_ready: Cache[prepared.Key, PreparedCall] = Cache(CACHED_CALLS)
-_NAMES = ("out", "x", "w_gate", "w_up", "w_down")
-_BIASES = ("b_gate", "b_up", "b_down")
+#: Under these names the down projection goes the way of gate and up; under others its own.
+_OF_BOTH = select.PORTABLE, select.REFERENCE, select.BATCH
+_calls: Calls = Cache(CACHED_CALLS)
+
+
+class PassedWeights(NamedTuple):
+    """Weights that are passed with each call, and what to compute with them."""
+
+    operands: WeightArrays
+    activation: str | ClampedSwiGLU
+    variant: str
+
+    @property
+    def calls(self) -> Calls:
+        """Prepared calls, those of all functions."""
+        return _calls
+
+    @property
+    def addresses(self) -> WeightAddresses:
+        """Addresses of arrays that have a signature."""
+        return _addresses(self.operands)
+
+    def signature(self, x: Any, out: Any) -> CallSignature | None:
+        """Signature of the call with x and `out`."""
+        return call_signature(self.variant, self.activation, (x, out, *self.operands))
+
+    def imported(self, stream: Any) -> PassedWeights:
+        """Import arrays of other libraries."""
+        return self._replace(operands=self.operands.imported(stream))
+
+    def checked(self, stream: Any) -> HeldWeights:
+        """View and check all."""
+        select.check_name(self.variant)
+        return HeldWeights(self.operands, self.activation, self.variant, _calls, stream)
+
+
+class HeldWeights:
+    """Weights that are viewed and checked, and what to compute with them.
+
+    Parameters
+    ----------
+    given : WeightArrays
+    activation : str or ClampedSwiGLU
+    variant : str
+        A known name, or `select.BATCH`.
+    calls : Cache
+        For the calls that are prepared.
+    stream : optional
+    constant : bool
+        Whether nobody writes them after their first use, so that kernels may load them early.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument.
+    """
+
+    def __init__(
+        self,
+        given: WeightArrays,
+        activation: str | ClampedSwiGLU,
+        variant: str,
+        calls: Calls,
+        stream: Any = None,
+        *,
+        constant: bool = False,
+    ) -> None:
+        self.operands = views = Weights.view(given, stream)
+        problem.check_operands(views)
+        self.activation: Activation = activations.find(activation)
+        self.variant, self.calls, self.constant = variant, calls, constant
+        others = views.down, views.b_gate, views.b_up, views.b_down
+        self.addresses = weight_addresses(
+            views.gate_up[0].pointer,
+            views.gate_up[-1].pointer,
+            *(0 if view is None else view.pointer for view in others),
+        )
+
+    def signature(self, x: Any, out: Any) -> CallSignature | None:
+        """Signature of x, and of `out` where it is given: all else is the same."""
+        of_x = array_signature(x)
+        if out is None or of_x is None:
+            return of_x
+        of_out = array_signature(out)
+        return of_out and (of_x, of_out)
+
+    def imported(self, stream: Any) -> HeldWeights:
+        """Return the same: they are viewed already."""
+        return self
+
+    def checked(self, stream: Any) -> HeldWeights:
+        """Return the same: they are checked already."""
+        return self
 
 
 def call(
-    variant: str,
+    x: Any,
+    given: tuple[Any, ...],
+    out: Any,
     activation: str | ClampedSwiGLU,
+    variant: str,
     stream: Any,
     like: str | None,
-    added: tuple[Any, ...],
-    out: Any,
-    x: Any,
-    w_gate: Any,
-    w_up: Any,
-    *w_down: Any,
 ) -> Any:
-    """swiglu, or mlp where there is w_down: by the call made ready for such arrays, or anew.
+    """Compute swiglu, or mlp where there is w_down; `given` is as `WeightArrays`."""
+    if like is None:  # the fast path
+        signature = call_signature(variant, activation, (x, out, *given))
+        ready = None if signature is None else _calls.get(signature)
+        if ready is not None:
+            return ready.call(ready, x, _addresses(given), given, out, stream)
+    weights = PassedWeights(WeightArrays(*given), activation, variant)
+    return call_with(weights, x, out, stream, like)
 
-    `added` are the biases, those that are None too, or nothing where all are.
-    """
-    given = (out, x, w_gate, w_up, *w_down, *added)
-    key, from_dlpack = prepared.key(variant, activation, *given), None
-    if key is None or like is not None:
+
+def _addresses(given: tuple[Any, ...]) -> WeightAddresses:
+    """Addresses of CuPy arrays in the order of `WeightArrays`."""
+    gate, up, down, b_gate, b_up, b_down = given
+    if up is None:
+        gate = up = gate.array
+    if b_gate is b_up is b_down is None:  # as in most models
+        where = 0 if down is None else down.data.ptr
+        return gate.data.ptr, up.data.ptr, where, (), ()
+    others = (0 if one is None else one.data.ptr for one in (down, b_gate, b_up, b_down))
+    return weight_addresses(gate.data.ptr, up.data.ptr, *others)
+
+
+def call_with(
+    weights: PassedWeights | HeldWeights, x: Any, out: Any, stream: Any, like: str | None
+) -> Any:
+    """Compute with weights that are passed or held: by a prepared call, or a first one."""
+    taken, target, from_dlpack = x, out, None
+    signature = weights.signature(x, out)
+    if signature is None or like is not None:
         from_dlpack = convert.exporter_of(like, x)
-        names = (*_NAMES[: 4 + len(w_down)], *_BIASES[: len(added)])
-        given = tuple(
-            arrays.import_array(name, array, stream)
-            for name, array in zip(names, given, strict=True)
-        )
-        key = prepared.key(variant, activation, *given)
-    target, taken, gate, up, *down = given
-    if added:
-        down, added = down[: len(w_down)], tuple(down[len(w_down) :])
-    ready = None if key is None else _ready.get(key)
+        taken = arrays.import_array("x", x, stream)
+        target = arrays.import_array("out", out, stream)
+        weights = weights.imported(stream)
+        signature = weights.signature(taken, target)
+    ready = None if signature is None else weights.calls.get(signature)
     if ready is not None:
-        weights = prepared.addresses(gate, up, down[0] if down else None, added)
-        last = [*down, *added[2:]] if added else down
-        result = ready.call(ready, taken, weights, last, target, stream)
+        result = ready.call(ready, taken, weights.addresses, weights.operands, target, stream)
     else:
-        view = arrays.view("x", taken)
-        gate_up = problem.gate_up(gate, up, stream)
-        projection = arrays.view("w_down", *down) if down else None
-        problem.check_gate_up(gate_up, projection)
-        looked_at = biases.view(stream, *added)
-        problem.check_biases(looked_at, gate_up, projection)
-        select.check_name(variant)
-        meant = activations.find(activation)
-        result = first_call(
-            view, gate_up, projection, looked_at, meant, target, variant, stream, key, _ready
-        )
+        result = _first_call(taken, weights.checked(stream), target, stream, signature)
     if out is not None:
         return out
     return result if from_dlpack is None else convert.export(result, from_dlpack, stream)
 
 
-def first_call(
-    x: ArrayView,
-    gate_up: tuple[ArrayView, ...],
-    down: ArrayView | None,
-    biases: Biases,
-    activation: Activation,
-    out: Any,
-    variant: str,
-    stream: Any,
-    key: prepared.Key | None,
-    ready: Cache[prepared.Key, PreparedCall],
+def _first_call(
+    x: Any, weights: HeldWeights, out: Any, stream: Any, signature: CallSignature | None
 ) -> Any:
-    """swiglu, or mlp where there is `down`, of weights and biases that are checked already.
-
-    `variant` is a known name, or `select.BATCH`. What later calls with this key need is kept in
-    `ready`, if a kernel of ours computes gate and up.
-    """
-    problem.check_x(x, gate_up[0])
-    rows = arrays.matrix(x)
-    n = problem.intermediate(gate_up)
-    shape = (*x.shape[:-1], n if down is None else down.shape[1])
-    result = arrays.new_view("out", shape, x.device, x.dtype)
-    hidden = arrays.new_view("hidden", (rows.shape[0], n), x.device, x.dtype)
+    """Check x and `out`, plan, and launch; on a GPU, prepare the call for others like it."""
+    view, views = arrays.view("x", x), weights.operands
+    problem.check_x(view, views.gate_up[0])
+    rows, device = arrays.matrix(view), view.device
+    shape = (*view.shape[:-1], views.columns)
+    if out is None and device.kind == "cpu":
+        out = arrays.empty(shape, device, view.dtype)
+    result = arrays.new_view("out", shape, device, view.dtype)
     if out is not None:
         result = arrays.view("out", out, stream)
-        weights = [*gate_up, *([] if down is None else [down])]
-        problem.check_out(result, shape, [x, *weights, *biases.given])
+        problem.check_out(result, shape, [view, *views.views])
     target = arrays.matrix(result, writing=True)
-    if x.device.kind == "cuda":
+    if device.kind == "cuda":
         driver().check_process()  # CuPy would say it in CUDA's words
-    with arrays.on_stream(x.device, stream) as handle:
+    with arrays.on_stream(device, stream) as handle:
         if result.empty:
-            return arrays.empty(shape, x.device, x.dtype) if out is None else out
-        between = target if down is None else hidden
-        of_gate_up, of_down = biases.of_gate_up, biases.of_down
-        described = problem.describe(
-            rows, gate_up, between, activation=activation, biased=bool(of_gate_up)
-        )
-        first = plan.plan_for(described, variant)
-        second = None
-        if down is not None:
-            of_both = select.PORTABLE, select.REFERENCE, select.BATCH
-            name = variant if variant in of_both else "auto"
-            described = problem.describe(hidden, (down,), target, biased=bool(of_down))
-            second = plan.plan_for(described, name)
-        if isinstance(first, Sm90Plan):
-            made = PreparedCall(x, gate_up, down, biases, result, first, second)
-            if key is not None:
-                ready.put(key, made)
-            addresses = prepared.addresses_of(gate_up, down, biases)
-            last = projection(down, biases)
-            return made.call(made, x.array, addresses, last, result.array, stream)
-        if out is None:
-            result = arrays.view("out", arrays.empty(shape, x.device, x.dtype))
-            target = arrays.matrix(result, writing=True)
-        if down is None or second is None:
-            first(rows, gate_up, target, handle, of_gate_up)
-        else:
-            hidden = arrays.view("hidden", arrays.empty(hidden.shape, x.device, x.dtype))
-            first(rows, gate_up, hidden, handle, of_gate_up)
-            second(hidden, (down,), target, handle, of_down)
+            return arrays.empty(shape, device, view.dtype) if out is None else out
+        chain = _chain(rows, weights, target)
+        if device.kind == "cuda":
+            ready = PreparedCall(view, views, result, chain)
+            if signature is not None:
+                weights.calls.put(signature, ready)
+            out = ready.call(ready, view.array, weights.addresses, views, result.array, stream)
+            if weights.constant:
+                chain.load_weights_ahead()  # from the next call on
+            return out
+        between = target
+        if views.down is not None:
+            hidden = arrays.empty((rows.shape[0], views.n), device, view.dtype)
+            between = arrays.view("hidden", hidden)
+        chain(rows, views, between, target, handle)
     return result.array
 
 
-def projection(down: ArrayView | None, biases: Biases) -> tuple[Any, ...]:
-    """The arrays of w_down and b_down, as `PreparedCall.call` takes them."""
-    return tuple(view.array for view in (down, biases.down) if view is not None)
+def _chain(x: ArrayView, weights: HeldWeights, out: ArrayView) -> Chain:
+    """Plan for matrices x and out, which may be new, on the current device."""
+    first, *second = problem.problems(x, weights.operands, out, weights.activation)
+    variant = weights.variant
+    of_down = variant if variant in _OF_BOTH else "auto"
+    return Chain(plan.plan_for(first, variant), *(plan.plan_for(one, of_down) for one in second))

@@ -1,4 +1,4 @@
-"""Why a variant was chosen."""
+"""Explanation of a choice: why a variant computes a problem."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from .. import arrays, problem
 from ..common.device import DeviceInfo
 from ..kernels.manifest import variants
-from ..problem import Problem, activations
+from ..problem import Problem, WeightArrays, Weights, activations
 from ..problem.activations import ClampedSwiGLU
 from ..runtime import plan
 from ..selection import cost, select, tuned
@@ -17,7 +17,7 @@ from ..selection.select import Choice
 
 @dataclass(frozen=True)
 class Explanation:
-    """The choice for a problem, what was measured, and the cost model's view of every kernel.
+    """Choice for a problem, what was measured, and the cost model's view of every kernel.
 
     `str()` gives a table; `obstacles` names the kernels that cannot compute it, and why.
     """
@@ -81,11 +81,11 @@ def explain(
     TypeError, ValueError
         As `cuswiglu.swiglu`.
     """
-    x_view, weights = arrays.view("x", x), problem.gate_up(w_gate, w_up, None)
-    problem.check_gate_up(weights)
-    problem.check_x(x_view, weights[0])
+    x_view, weights = arrays.view("x", x), Weights.view(WeightArrays(w_gate, w_up))
+    problem.check_operands(weights)
+    problem.check_x(x_view, weights.gate_up[0])
     meant = activations.find(activation)
-    described = problem.describe(arrays.matrix(x_view), weights, activation=meant)
+    (described,) = problem.problems(arrays.matrix(x_view), weights, None, meant)
     if device is None and described.device.kind == "cuda":
         device = plan.device_info(described.device.index)
     select.check_name(variant)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import arrays
 from ..problem.activations import ClampedSwiGLU
 from . import dispatch
 
@@ -21,7 +22,7 @@ def swiglu(
     stream: Any = None,
     like: str | None = None,
 ) -> Any:
-    """SiLU(x @ w_gate + b_gate) * (x @ w_up + b_up), or with another activation, fused.
+    """Compute SiLU(x @ w_gate + b_gate) * (x @ w_up + b_up), or another activation, fused.
 
     Parameters
     ----------
@@ -63,8 +64,8 @@ def swiglu(
     -----
     Nothing synchronises. The same inputs, shapes and variant give the same bits.
     """
-    added = () if b_gate is b_up is None else (b_gate, b_up)
-    return dispatch.call(variant, activation, stream, like, added, out, x, w_gate, w_up)
+    given = w_gate, w_up, None, b_gate, b_up, None
+    return dispatch.call(x, given, out, activation, variant, stream, like)
 
 
 def mlp(
@@ -82,7 +83,7 @@ def mlp(
     stream: Any = None,
     like: str | None = None,
 ) -> Any:
-    """The gated MLP: swiglu(x, w_gate, w_up) @ w_down + b_down.
+    """Compute the gated MLP: swiglu(x, w_gate, w_up) @ w_down + b_down.
 
     Parameters
     ----------
@@ -108,5 +109,7 @@ def mlp(
     TypeError, ValueError
         Naming the argument, before anything is launched or written.
     """
-    added = () if b_gate is b_up is b_down is None else (b_gate, b_up, b_down)
-    return dispatch.call(variant, activation, stream, like, added, out, x, w_gate, w_up, w_down)
+    if w_down is None:
+        arrays.view("w_down", w_down)  # which says what it must be
+    given = w_gate, w_up, w_down, b_gate, b_up, b_down
+    return dispatch.call(x, given, out, activation, variant, stream, like)

@@ -6,19 +6,18 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .. import arrays, problem
-from ..arrays import convert
 from ..common.cache import Cache
-from ..problem import activations, biases
+from ..problem import WeightArrays
 from ..problem.activations import ClampedSwiGLU
-from ..runtime import prepared
-from ..runtime.prepared import PreparedCall
+from ..runtime.signature import array_signature
 from ..selection import select
 from . import dispatch
+from .cuda_graph import CapturedMLP
+from .dispatch import HeldWeights
 
 if TYPE_CHECKING:
     from ..models import MLPWeights
-    from .cuda_graph import CapturedMLP
-    from .display import Description
+    from .display import LayerSummary
 
 CACHED_CALLS = 64  # of one layer: M, the layout of x, and of out where it is given
 
@@ -73,19 +72,14 @@ class GatedMLP:
         variant: str = "auto",
         deterministic: str | None = None,
     ) -> None:
-        self._gate_up = problem.gate_up(w_gate, w_up, None)
-        self._down = arrays.view("w_down", w_down)
-        problem.check_gate_up(self._gate_up, self._down)
-        self._biases = biases.view(None, b_gate, b_up, b_down)
-        problem.check_biases(self._biases, self._gate_up, self._down)
-        select.check_name(variant)
-        self._activation = activations.find(activation)
-        self._given = (w_gate, w_up, w_down)
-        self._given_biases = (b_gate, b_up, b_down)
-        self._addresses = prepared.addresses_of(self._gate_up, self._down, self._biases)
-        self._projection = dispatch.projection(self._down, self._biases)
-        self._ready: Cache[prepared.Key, PreparedCall] = Cache(CACHED_CALLS)
-        self._rule = _rule(variant, deterministic)
+        if w_down is None:
+            arrays.view("w_down", w_down)  # which says what it must be
+        self._given = WeightArrays(w_gate, w_up, w_down, b_gate, b_up, b_down)
+        self._calls: dispatch.Calls = Cache(CACHED_CALLS)
+        self._weights = HeldWeights(
+            self._given, activation, _rule(variant, deterministic), self._calls, constant=True
+        )
+        self._addresses, self._operands = self._weights.addresses, self._weights.operands
         self.activation = activation
         self.variant = variant
         self.deterministic = deterministic
@@ -93,52 +87,52 @@ class GatedMLP:
     @property
     def k(self) -> int:
         """Hidden size: columns of x."""
-        return self._gate_up[0].shape[0]
+        return self._operands.k
 
     @property
     def n(self) -> int:
         """Intermediate size."""
-        return problem.intermediate(self._gate_up)
+        return self._operands.n
 
     @property
     def k_out(self) -> int:
         """Columns of the result."""
-        return self._down.shape[1]
+        return self._operands.columns
 
     @property
     def w_gate(self) -> Any:
-        """As it was given."""
-        return self._given[0]
+        """Weights of gate, as they were given; `PackedWeights` of up too."""
+        return self._given.w_gate
 
     @property
     def w_up(self) -> Any:
-        """As it was given; None beside packed weights."""
-        return self._given[1]
+        """Weights of up, as they were given; None beside packed weights."""
+        return self._given.w_up
 
     @property
     def w_down(self) -> Any:
-        """As it was given."""
-        return self._given[2]
+        """Weights of the down projection, as they were given."""
+        return self._given.w_down
 
     @property
     def b_gate(self) -> Any:
-        """As it was given, or None."""
-        return self._given_biases[0]
+        """Bias of gate, as it was given, or None."""
+        return self._given.b_gate
 
     @property
     def b_up(self) -> Any:
-        """As it was given, or None."""
-        return self._given_biases[1]
+        """Bias of up, as it was given, or None."""
+        return self._given.b_up
 
     @property
     def b_down(self) -> Any:
-        """As it was given, or None."""
-        return self._given_biases[2]
+        """Bias of the down projection, as it was given, or None."""
+        return self._given.b_down
 
     def __call__(
         self, x: Any, *, out: Any = None, stream: Any = None, like: str | None = None
     ) -> Any:
-        """The MLP of x, as `cuswiglu.mlp`.
+        """Compute the MLP of x, as `cuswiglu.mlp`.
 
         Parameters
         ----------
@@ -152,46 +146,12 @@ class GatedMLP:
         -------
         (..., K_out) array
         """
-        if out is None and like is None:  # the quick way, which few tokens are glad of
-            kind = prepared.kind(x)
-            ready = None if kind is None else self._ready.get(kind)
+        if out is None and like is None:  # the fast path: for few tokens, host time counts
+            signature = array_signature(x)
+            ready = None if signature is None else self._calls.get(signature)
             if ready is not None:
-                return ready.call(ready, x, self._addresses, self._projection, None, stream)
-        return self._call(x, out, stream, like)
-
-    def _call(self, x: Any, out: Any, stream: Any, like: str | None) -> Any:
-        """A call of any kind, the first of its kind too."""
-        taken, target, from_dlpack = x, out, None
-        key = _key(x, out)
-        if key is None or like is not None:
-            from_dlpack = convert.exporter_of(like, x)
-            taken, target = (
-                arrays.import_array("x", x, stream),
-                arrays.import_array("out", out, stream),
-            )
-            key = _key(taken, target)
-        ready = None if key is None else self._ready.get(key)
-        if ready is not None:
-            result = ready.call(ready, taken, self._addresses, self._projection, target, stream)
-        else:
-            result = dispatch.first_call(
-                arrays.view("x", taken),
-                self._gate_up,
-                self._down,
-                self._biases,
-                self._activation,
-                target,
-                self._rule,
-                stream,
-                key,
-                self._ready,
-            )
-            # The weights are there, and stay.
-            for made in self._ready.values():
-                made.load_weights_ahead()
-        if out is not None:
-            return out
-        return result if from_dlpack is None else convert.export(result, from_dlpack, stream)
+                return ready.call(ready, x, self._addresses, self._operands, None, stream)
+        return dispatch.call_with(self._weights, x, out, stream, like)
 
     def capture(self, x: Any) -> CapturedMLP:
         """Capture the call for arrays like x in a CUDA graph, to be replayed at less cost.
@@ -220,25 +180,21 @@ class GatedMLP:
         >>> step = mlp.capture(x)  # doctest: +SKIP
         >>> y = step(x)  # doctest: +SKIP
         """
-        from .cuda_graph import CapturedMLP
-
         view = arrays.view("x", x)
-        problem.check_x(view, self._gate_up[0])
-        return CapturedMLP(self, view)
+        problem.check_x(view, self._operands.gate_up[0])
+        return CapturedMLP(self, view, self.k_out)
 
     def __repr__(self) -> str:
-        return str(self._describe())
+        return str(self._summary())
 
     def _repr_html_(self) -> str:
-        return self._describe().html()
+        return self._summary().html()
 
-    def _describe(self) -> Description:
-        from .display import Description
+    def _summary(self) -> LayerSummary:
+        from .display import LayerSummary
 
-        plans = [ready.plans for ready in self._ready.values()]
-        return Description(
-            self.variant, self._activation, self._gate_up, self._down, self._biases, plans
-        )
+        chains = [ready.chain for ready in self._calls.values()]
+        return LayerSummary(self.variant, self._weights.activation, self._operands, chains)
 
     @classmethod
     def from_safetensors(
@@ -250,9 +206,9 @@ class GatedMLP:
         variant: str = "auto",
         deterministic: str | None = None,
     ) -> GatedMLP:
-        """The MLP of one layer of a Hugging Face Llama, Mistral, Qwen, Gemma or Phi-3 checkpoint.
+        """Load the MLP of one layer of a Llama, Mistral, Qwen, Gemma or Phi-3 checkpoint.
 
-        With the activation and the biases that the model has.
+        As Hugging Face has it, with the activation and the biases that the model has.
 
         Parameters
         ----------
@@ -290,7 +246,7 @@ class GatedMLP:
         variant: str = "auto",
         deterministic: str | None = None,
     ) -> GatedMLP:
-        """The MLP of one layer of a GGUF file, dequantised to BF16; as `from_safetensors`."""
+        """Load the MLP of one layer of a GGUF file, dequantised to BF16; as `from_safetensors`."""
         from ..models import load_gguf
 
         _check_device(device)
@@ -311,13 +267,9 @@ class GatedMLP:
         )
 
 
-def _key(x: Any, out: Any) -> prepared.Kind | prepared.Key | None:
-    """What a call has in common with others like it."""
-    return prepared.kind(x) if out is None else prepared.key("", "", x, out)
-
-
 def _rule(variant: str, deterministic: str | None) -> str:
-    """What plans are asked for."""
+    """Name that kernels are chosen under: `variant`, or `select.BATCH`."""
+    select.check_name(variant)
     if deterministic is None:
         return variant
     if deterministic != "batch":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -23,6 +24,7 @@ class Cache(Generic[Key, Value]):
         self._lock = threading.Lock()
         # Read and written whole, so that calls of one kind after another need no lock.
         self._last: tuple[Key, Value] | None = None
+        _caches.add(self)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -52,3 +54,18 @@ class Cache(Generic[Key, Value]):
             self._last = key, value
             while len(self._values) > self._size:
                 self._values.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all values."""
+        with self._lock:
+            self._values.clear()
+            self._last = None
+
+
+_caches: weakref.WeakSet[Cache[Any, Any]] = weakref.WeakSet()
+
+
+def clear_all() -> None:
+    """Forget what every cache of the process keeps: the next call of any kind is a first one."""
+    for cache in list(_caches):
+        cache.clear()

@@ -1,4 +1,4 @@
-"""swiglu and mlp for JAX arrays: under `jax.jit`, on XLA's stream, inside its CUDA graphs.
+"""JAX's swiglu and mlp: under `jax.jit`, on XLA's stream, inside its CUDA graphs.
 
     import cuswiglu.jax
     y = cuswiglu.jax.mlp(x, gate.T, up.T, down.T)  # of (N, K), (N, K) and (K_out, N) matrices
@@ -25,12 +25,11 @@ from .. import arrays, problem
 from ..arrays import ArrayView
 from ..common.device import CPU
 from ..common.dtypes import DTYPES
-from ..problem import activations
+from ..problem import WeightArrays, Weights, activations
 from ..problem.activations import ClampedSwiGLU
-from ..problem.biases import Biases
 from ..selection import select
 from . import launch, operation
-from .plain import Asked
+from .plain import Operation
 
 __all__ = ["COMPILER_OPTIONS", "mlp", "swiglu"]
 
@@ -53,7 +52,7 @@ def swiglu(
     weights: str = "k",
     variant: str = "auto",
 ) -> Any:
-    """SiLU(x @ w_gate + b_gate) * (x @ w_up + b_up), or with another activation, fused.
+    """Compute SiLU(x @ w_gate + b_gate) * (x @ w_up + b_up), or another activation, fused.
 
     Parameters
     ----------
@@ -104,7 +103,7 @@ def mlp(
     weights: str = "k",
     variant: str = "auto",
 ) -> Any:
-    """The gated MLP: swiglu(x, w_gate, w_up) @ w_down + b_down.
+    """Compute the gated MLP: swiglu(x, w_gate, w_up) @ w_down + b_down.
 
     Parameters
     ----------
@@ -159,30 +158,30 @@ def _call(
     layout: str,
     variant: str,
 ) -> Any:
+    """Check the call as `cuswiglu.swiglu` does, and make it of rows of x."""
     if layout not in ("k", "n"):
         raise ValueError(f"weights must be 'k' or 'n' (how they lie in memory), got {layout!r}")
     select.check_name(variant)
     if variant == select.REFERENCE:
         raise ValueError("variant 'numpy' is not for JAX arrays: use 'auto', or 'cublas'")
-    biases = {name: bias for name, bias in biases.items() if bias is not None}
     meant = activations.find(activation)
-    view, *others = (_view(name, array) for name, array in {"x": x, **given}.items())
-    problem.check_weights(*others)
-    added = Biases(**{name[2:]: _view(name, bias) for name, bias in biases.items()})
-    problem.check_biases(added, others[:2], others[2] if "w_down" in given else None)
-    problem.check_x(view, others[0])
-    shape = (*view.shape[:-1], others[-1].shape[1])
+    given |= {name: bias for name, bias in biases.items() if bias is not None}
+    view, views = _view("x", x), {name: _view(name, array) for name, array in given.items()}
+    gate_up = views["w_gate"], views["w_up"]
+    operands = Weights(gate_up, *(views.get(name) for name in WeightArrays._fields[2:]))
+    problem.check_operands(operands)
+    problem.check_x(view, gate_up[0])
+    shape = (*view.shape[:-1], operands.columns)
     if view.empty:
         return operation.empty(shape, view.dtype)
     rows = jax.numpy.reshape(x, (math.prod(view.shape[:-1]), view.shape[-1]))
-    given |= biases
     arguments = operation.same_axes(rows, *map(jax.numpy.asarray, given.values()))
-    asked = Asked(meant, tuple(given))
-    return operation.operation(asked, layout, variant)(*arguments).reshape(shape)
+    function = operation.transformable(Operation(meant, tuple(given)), layout, variant)
+    return function(*arguments).reshape(shape)
 
 
 def _view(name: str, array: Any) -> ArrayView:
-    """The shape of an array, for checks."""
+    """View of the shape of an array, for checks."""
     if not (hasattr(array, "shape") and hasattr(array, "dtype")):
         raise TypeError(
             f"{name} must be a JAX array, got {type(array).__name__}: make one with jnp.asarray"

@@ -1,10 +1,10 @@
-"""What XLA's custom call runs: the launches of swiglu or mlp on XLA's stream and memory."""
+"""Launches of XLA's custom call: swiglu or mlp on XLA's stream and memory."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import threading
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,11 @@ from .. import arrays, problem
 from ..arrays import ArrayView
 from ..common.cache import Cache
 from ..common.device import Device
-from ..problem import TMA_ALIGNMENT, Problem, activations
+from ..problem import TMA_ALIGNMENT, Problem, WeightArrays, Weights, activations
 from ..problem.activations import Activation, ClampedSwiGLU
 from ..runtime import plan
+from ..runtime.chain import Chain, weight_addresses
 from ..runtime.driver import driver
-from ..runtime.plan import Sm90Plan
 from . import xla
 from .xla import Call
 
@@ -26,13 +26,13 @@ CACHED_LAUNCHES = 256
 
 
 @dataclass(frozen=True)
-class Description:
-    """All that a call needs to know beyond addresses; the text of its attribute.
+class FusedCall:
+    """Facts of a custom call beyond addresses: its attribute, as JSON.
 
     `layout` says how the weights lie: "k" for (N, K) and (K_out, N), "n" for (K, N) and (N, K_out),
     row-major. `gate_up` and `down` name kernels; without a `down`, the call is swiglu and `k_out`
-    is 0. `biases` names those that there are, in the order of arguments. What has a default is
-    missing in programs of before it could be asked for.
+    is 0. `biases` names those that were given, in the order of arguments. Fields with a default are
+    absent from programs serialised before the field existed.
     """
 
     m: int
@@ -49,16 +49,18 @@ class Description:
     dtype: str = "bfloat16"
 
     def text(self) -> str:
+        """Write the attribute."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
-    def parse(cls, text: bytes) -> Description:
+    def parse(cls, text: bytes) -> FusedCall:
+        """Read an attribute."""
         read = cls(**json.loads(text))
         return dataclasses.replace(read, biases=tuple(read.biases))
 
     @property
     def arguments(self) -> list[str]:
-        """Names of those behind x."""
+        """Names of the arguments behind x."""
         return ["w_gate", "w_up", *(["w_down"] if self.down else []), *self.biases]
 
     @property
@@ -75,24 +77,20 @@ class Description:
             *([result, ("hidden", hidden)] if self.down else [("out", hidden)]),
         ]
 
-    def gate_up_problem(self, device: Device) -> Problem:
-        """Of x, gate and up, on arrays that XLA will allocate."""
-        weights = [self._weight(name, (self.k, self.n), device) for name in ("w_gate", "w_up")]
-        return problem.describe(
-            arrays.new_view("x", (self.m, self.k), device, self.dtype),
-            weights,
-            activation=self._activation(),
-            biased=bool(self.of_gate_up),
-        )
-
-    def down_problem(self, device: Device) -> Problem:
-        """hidden @ w_down + b_down, likewise."""
-        down = self._weight("w_down", (self.n, self.k_out), device)
-        hidden = arrays.new_view("hidden", (self.m, self.n), device, self.dtype)
-        return problem.describe(hidden, [down], biased="b_down" in self.biases)
+    def problems(self, device: Device) -> tuple[Problem, ...]:
+        """Describe gate and up, and the down projection, on arrays that XLA will allocate."""
+        gate, up = (self._weight(name, (self.k, self.n), device) for name in ("w_gate", "w_up"))
+        down = self._weight("w_down", (self.n, self.k_out), device) if self.k_out else None
+        sizes = {"b_gate": self.n, "b_up": self.n, "b_down": self.k_out}
+        biases = {
+            name: arrays.new_view(name, (sizes[name],), device, self.dtype) for name in self.biases
+        }
+        weights = Weights((gate, up), down, **biases)
+        x = arrays.new_view("x", (self.m, self.k), device, self.dtype)
+        return problem.problems(x, weights, None, self._activation())
 
     def _weight(self, name: str, shape: tuple[int, int], device: Device) -> ArrayView:
-        """How a weight of this shape will lie."""
+        """View of a weight of this shape, as it will lie."""
         view = arrays.new_view(name, shape, device, self.dtype)
         return view if self.layout == "n" else view.like(None, shape, (1, shape[0]))
 
@@ -101,15 +99,9 @@ class Description:
             return ClampedSwiGLU(self.alpha, self.limit)
         return activations.find(self.activation)
 
-    @property
-    def of_gate_up(self) -> tuple[str, ...]:
-        """Names of the biases of gate and up, as a plan takes them: two, or none."""
-        both = "b_gate", "b_up"
-        return () if set(self.biases).isdisjoint(both) else both
-
 
 class Launch:
-    """The launches of a description on a device; to be called from any thread.
+    """Launches of a fused call on a device; to be called from any thread.
 
     Raises
     ------
@@ -117,45 +109,34 @@ class Launch:
         If a kernel is not there, or cannot compute this.
     """
 
-    def __init__(self, made: Description, index: int) -> None:
-        device = Device("cuda", index)
+    def __init__(self, made: FusedCall, index: int) -> None:
+        first, *second = made.problems(Device("cuda", index))
         # XLA may be recording a CUDA graph already.
         with driver().relaxed_capture():
             # No kernel of XLA's lets it start early: rather than to prefetch weights and wait, it
             # starts behind them, and loads weights at once.
-            self._first = _own_plan(made.gate_up_problem(device), made.gate_up, overlapping=False)
-            self._second = None
-            if made.down:
-                self._second = _own_plan(made.down_problem(device), made.down)
-        self._names = [name for name, _ in made.operands]
-        self._of_gate_up = made.of_gate_up
-        self._of_down = ("b_down", "") if "b_down" in made.biases else ()
-        self._lock = threading.Lock()
+            gate_up = plan.plan_for(first, made.gate_up, overlapping=False)
+            self._chain = Chain(gate_up, *(plan.plan_for(one, made.down) for one in second))
+        assert self._chain.of_kernels  # their names are kernels'
+        names = [name for name, _ in made.operands]
+        self._aligned = [(names.index(name), name) for name in names if name[:2] != "b_"]
+        # What is not there is at 0, which is put behind the addresses; swiglu's result is its out.
+        hidden = "hidden" if made.down else "out"
+        order = ("x", *WeightArrays._fields, hidden, "out")
+        self._in_order = operator.itemgetter(
+            *(names.index(name) if name in names else -1 for name in order)
+        )
 
     def __call__(self, addresses: list[int], stream: int) -> None:
         """Launch on arguments and results at these addresses."""
-        at = dict(zip(self._names, addresses, strict=True))
-        for name, address in at.items():
-            if address % TMA_ALIGNMENT and not name.startswith("b_"):
+        for at, name in self._aligned:
+            if addresses[at] % TMA_ALIGNMENT:
                 raise ValueError(
                     f"{name}'s address must be a multiple of {TMA_ALIGNMENT} bytes, XLA gave "
-                    f"{address:#x}: pass a copy of it"
+                    f"{addresses[at]:#x}: pass a copy of it"
                 )
-        x, gate, up, out = at["x"], at["w_gate"], at["w_up"], at["out"]
-        hidden = at.get("hidden", out)
-        biases = tuple(at.get(name, 0) for name in self._of_gate_up)
-        with self._lock:
-            self._first.launch((x, gate, up, hidden, *biases), stream)
-            if self._second is not None:
-                down, bias = at["w_down"], tuple(at.get(name, 0) for name in self._of_down)
-                self._second.launch((hidden, down, down, out, *bias), stream)
-
-
-def _own_plan(of: Problem, name: str, *, overlapping: bool = True) -> Sm90Plan:
-    """A plan that nobody else points at other arrays."""
-    shared = plan.plan_for(of, name)
-    assert isinstance(shared, Sm90Plan)  # `name` is a kernel's
-    return plan.kernel_plan(of, shared.choice, overlapping=overlapping)
+        x, *weights, hidden, out = self._in_order([*addresses, 0])
+        self._chain.launch(x, weight_addresses(*weights), hidden, out, stream)
 
 
 _launches: Cache[tuple[bytes, int], Launch] = Cache(CACHED_LAUNCHES)
@@ -166,7 +147,7 @@ def execute(call: Call) -> None:
     key = call.attribute, call.device
     launch = _launches.get(key)
     if launch is None:
-        made = Description.parse(key[0])
+        made = FusedCall.parse(key[0])
         expected = [(xla.DTYPES[made.dtype], shape) for _, shape in made.operands]
         if call.buffers != expected:
             raise ValueError(f"the call's arrays are {call.buffers}, expected {expected}")

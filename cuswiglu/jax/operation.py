@@ -1,4 +1,4 @@
-"""The operation that JAX transforms: kernels where they apply, plain JAX elsewhere.
+"""The function that JAX transforms: kernels where they apply, plain JAX elsewhere.
 
 custom_vjp (gradients) around custom_vmap (batches become rows) around the choice, made while JAX
 traces, between XLA's custom call and plain JAX.
@@ -18,19 +18,19 @@ from ..common.device import Device, DeviceInfo
 from ..runtime import plan
 from ..selection import select
 from . import launch, plain
-from .launch import Description
-from .plain import Asked
+from .launch import FusedCall
+from .plain import Operation
 
 Array = Any
 
 
 @functools.cache
-def operation(asked: Asked, layout: str, variant: str) -> Callable[..., Array]:
-    """swiglu or mlp, of x (M, K) and the arguments that are asked for.
+def transformable(operation: Operation, layout: str, variant: str) -> Callable[..., Array]:
+    """Make the function of x (M, K) and the operation's arguments, for JAX to transform.
 
     Parameters
     ----------
-    asked : Asked
+    operation : Operation
     layout : str
         "k" if the weights are transposed views of matrices that lie along K and N, "n" otherwise.
     variant : str
@@ -38,13 +38,13 @@ def operation(asked: Asked, layout: str, variant: str) -> Callable[..., Array]:
     """
 
     forward: Any = jax.custom_batching.custom_vmap(
-        functools.partial(_forward, asked, layout, variant)
+        functools.partial(_forward, operation, layout, variant)
     )
 
     def batched(size: int, in_batched: Any, x: Array, *others: Array) -> tuple[Array, bool]:
         if any(in_batched[1:]):
             axes = [0 if batched else None for batched in in_batched]
-            return jax.vmap(functools.partial(plain.forward, asked), axes)(x, *others), True
+            return jax.vmap(functools.partial(plain.forward, operation), axes)(x, *others), True
         m = x.shape[1]
         rows = forward(x.reshape(size * m, x.shape[2]), *others)
         return rows.reshape(size, m, rows.shape[1]), True
@@ -56,27 +56,27 @@ def operation(asked: Asked, layout: str, variant: str) -> Callable[..., Array]:
     differentiable = jax.custom_vjp(cuswiglu)
     differentiable.defvjp(
         lambda *arguments: (forward(*arguments), arguments),
-        functools.partial(plain.gradients, asked),
+        functools.partial(plain.gradients, operation),
     )
     jitted: Callable[..., Array] = jax.jit(differentiable)  # outside of a jit, traced once a kind
     return jitted
 
 
-def _forward(asked: Asked, layout: str, variant: str, x: Array, *others: Array) -> Array:
-    given = asked.named(others)
+def _forward(operation: Operation, layout: str, variant: str, x: Array, *others: Array) -> Array:
+    given = operation.named(others)
     sizes = [*x.shape, given["w_gate"].shape[1]]
     if "w_down" in given:
         sizes.append(given["w_down"].shape[1])
-    made = choose(asked, layout, variant, hopper(), x.dtype.name, *sizes)
-    plainly = functools.partial(plain.forward, asked)
+    made = choose(operation, layout, variant, hopper(), x.dtype.name, *sizes)
+    plainly = functools.partial(plain.forward, operation)
     if made is None:
         return plainly(x, *others)
-    fused = functools.partial(_fused, asked, made)
+    fused = functools.partial(_fused, operation, made)
     return jax.lax.platform_dependent(x, *others, cuda=fused, default=plainly)
 
 
 def choose(
-    asked: Asked,
+    operation: Operation,
     layout: str,
     variant: str,
     device: DeviceInfo | None,
@@ -85,12 +85,12 @@ def choose(
     k: int,
     n: int,
     k_out: int = 0,
-) -> Description | None:
-    """The kernels to launch; None where plain JAX computes it all.
+) -> FusedCall | None:
+    """Choose the kernels to launch; None where plain JAX computes it all.
 
     Parameters
     ----------
-    asked : Asked
+    operation : Operation
     layout, variant : str
     device : DeviceInfo or None
         A Hopper GPU, if there is one.
@@ -113,7 +113,7 @@ def choose(
                 "use variant='auto', which is plain JAX elsewhere"
             )
         return None
-    made = Description(
+    made = FusedCall(
         m=m,
         k=k,
         n=n,
@@ -121,29 +121,28 @@ def choose(
         layout=layout,
         gate_up="",
         down="",
-        activation=asked.activation.name,
-        alpha=asked.activation.alpha,
-        limit=asked.activation.limit,
-        biases=tuple(name for name in asked.names if name.startswith("b_")),
+        activation=operation.activation.name,
+        alpha=operation.activation.alpha,
+        limit=operation.activation.limit,
+        biases=tuple(name for name in operation.names if name.startswith("b_")),
         dtype=dtype,
     )
-    cuda = Device("cuda")
-    first = select.select(made.gate_up_problem(cuda), device, variant)
-    if first.kernel is None:
+    gate_up, *down = made.problems(Device("cuda"))
+    first = select.select(gate_up, device, variant).kernel
+    if first is None:
         return None
-    down = None
-    if k_out:
-        down = select.select(made.down_problem(cuda), device).kernel
-    made = replace(made, gate_up=first.kernel.name)
-    if down is not None:
-        return replace(made, down=down.name)
+    made = replace(made, gate_up=first.name)
+    for problem in down:
+        second = select.select(problem, device).kernel
+        if second is not None:
+            return replace(made, down=second.name)
     biases = tuple(name for name in made.biases if name != "b_down")
     return replace(made, k_out=0, biases=biases)
 
 
 @functools.cache
 def hopper() -> DeviceInfo | None:
-    """The first GPU that JAX sees in this process, if it is a Hopper."""
+    """Find the first GPU that JAX sees in this process, if it is a Hopper."""
     try:
         first, *_ = jax.local_devices(backend="cuda")
     except RuntimeError:  # JAX has no such backend here
@@ -153,27 +152,27 @@ def hopper() -> DeviceInfo | None:
     return plan.device_info(first.local_hardware_id)
 
 
-def _fused(asked: Asked, made: Description, x: Array, *others: Array) -> Array:
-    """XLA's custom call, and a plain product where no kernel multiplies by w_down."""
-    given = asked.named(others)
+def _fused(operation: Operation, made: FusedCall, x: Array, *others: Array) -> Array:
+    """Make XLA's custom call, and a plain product where no kernel multiplies by w_down."""
+    given = operation.named(others)
     handed = [given[name] for name in made.arguments]
     if made.layout == "k":  # XLA undoes a transpose with another: nothing moves
         handed = [array.T for array in handed]
-    first = replace(asked, names=tuple(name for name in asked.names if name[2:] != "down"))
+    first = replace(operation, names=tuple(name for name in operation.names if name[2:] != "down"))
     hidden = _result(first, x, *(given[name] for name in first.names))
-    results = [_result(asked, x, *others), hidden] if made.down else [hidden]
+    results = [_result(operation, x, *others), hidden] if made.down else [hidden]
     call = jax.ffi.ffi_call(launch.TARGET, results, vmap_method="sequential")
     found, *_ = call(x, *handed, call=made.text())
     return plain.down(found, given) if "w_down" in given and not made.down else found
 
 
-def _result(asked: Asked, *arguments: Array) -> Array:
-    """Its shape and kind."""
-    return jax.eval_shape(functools.partial(plain.forward, asked), *arguments)
+def _result(operation: Operation, *arguments: Array) -> Array:
+    """Shape and dtype of an operation's result."""
+    return jax.eval_shape(functools.partial(plain.forward, operation), *arguments)
 
 
 def same_axes(*given: Array) -> list[Array]:
-    """Inside shard_map, arrays that all vary over the mesh axes that any of them varies over.
+    """Have all arrays vary over the mesh axes that any of them varies over, inside shard_map.
 
     Their gradients are then summed over the axes that an array does not vary over by itself.
     """
@@ -186,7 +185,7 @@ def same_axes(*given: Array) -> list[Array]:
 
 
 def _axes(array: Array) -> frozenset[str]:
-    """The mesh axes that an array varies over."""
+    """Mesh axes that an array varies over."""
     kind = jax.typeof(array)
     if hasattr(kind, "manual_axis_type"):  # since JAX 0.11
         return frozenset(kind.manual_axis_type.varying)
@@ -200,5 +199,5 @@ def _varying(array: Array, axes: tuple[str, ...]) -> Array:
 
 
 def empty(shape: tuple[int, ...], dtype: str) -> Array:
-    """The result of no tokens."""
+    """Make the result of no tokens."""
     return jnp.zeros(shape, dtype)

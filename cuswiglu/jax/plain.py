@@ -1,4 +1,4 @@
-"""swiglu and mlp in plain JAX, and their gradients; the same rounding points as the kernels.
+"""Plain JAX for swiglu and mlp, and their gradients; the same rounding points as the kernels.
 
 Arguments are x (M, K), w_gate and w_up (K, N), w_down (N, K_out), and the biases that there are.
 """
@@ -27,41 +27,43 @@ _GATES = {
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is computed, and of which arguments.
+class Operation:
+    """Operation that is computed: the activation, and which arguments there are.
 
-    `names` are those behind x, in order: w_gate, w_up, w_down for mlp, and the biases that there
-    are.
+    `names` are those of the arguments behind x, in order: w_gate, w_up, w_down for mlp, and the
+    biases that were given.
     """
 
     activation: Activation
     names: tuple[str, ...]
 
     def named(self, others: tuple[Array, ...]) -> dict[str, Array]:
-        """The arguments behind x, by name."""
+        """Name the arguments behind x."""
         return dict(zip(self.names, others, strict=True))
 
 
-def forward(asked: Asked, x: Array, *others: Array) -> Array:
-    """swiglu, or mlp where there is w_down."""
-    given = asked.named(others)
-    hidden = _rounded(_activated(asked.activation, *_sums(x, given)), x.dtype)
+def forward(operation: Operation, x: Array, *others: Array) -> Array:
+    """Compute swiglu, or mlp where there is w_down."""
+    given = operation.named(others)
+    hidden = _rounded(_activated(operation.activation, *_sums(x, given)), x.dtype)
     return down(hidden, given) if "w_down" in given else hidden
 
 
 def down(hidden: Array, given: dict[str, Array]) -> Array:
-    """hidden @ w_down + b_down, summed in FP32 and rounded once."""
+    """Compute hidden @ w_down + b_down, summed in FP32 and rounded once."""
     return _sum(hidden, given["w_down"], given.get("b_down")).astype(hidden.dtype)
 
 
-def gradients(asked: Asked, arguments: tuple[Array, ...], cotangent: Array) -> tuple[Array, ...]:
-    """Of `forward`'s arguments. The activation is computed again; sums are FP32.
+def gradients(
+    operation: Operation, arguments: tuple[Array, ...], cotangent: Array
+) -> tuple[Array, ...]:
+    """Compute the gradients of `forward`'s arguments: the activation again, sums in FP32.
 
     What enters a product is rounded to x's dtype, as `cotangent` is.
     """
     x, *others = arguments
-    given, found = asked.named(tuple(others)), dict[str, Array]()
-    activation = functools.partial(_activated, asked.activation)
+    given, found = operation.named(tuple(others)), dict[str, Array]()
+    activation = functools.partial(_activated, operation.activation)
     hidden, backward = jax.vjp(activation, *_sums(x, given))
     if "w_down" in given:
         found["w_down"] = _product(_rounded(hidden, x.dtype).T, cotangent)
@@ -74,11 +76,11 @@ def gradients(asked: Asked, arguments: tuple[Array, ...], cotangent: Array) -> t
     of_gate, of_up = of_gate.astype(x.dtype), of_up.astype(x.dtype)
     found["w_gate"], found["w_up"] = _product(x.T, of_gate), _product(x.T, of_up)
     found["x"] = _product(of_gate, given["w_gate"].T) + _product(of_up, given["w_up"].T)
-    return tuple(found[name].astype(x.dtype) for name in ("x", *asked.names))
+    return tuple(found[name].astype(x.dtype) for name in ("x", *operation.names))
 
 
 def _sums(x: Array, given: dict[str, Array]) -> tuple[Array, Array]:
-    """Of gate and up, before the activation."""
+    """Sums of gate and of up, before the activation."""
     gate, up = (_sum(x, given[f"w_{name}"], given.get(f"b_{name}")) for name in ("gate", "up"))
     return gate, up
 
@@ -106,7 +108,7 @@ def _activated(activation: Activation, gate: Array, up: Array) -> Array:
 
 
 def _rounded(values: Array, dtype: Any) -> Array:
-    """To BF16 or FP16, where XLA may otherwise keep FP32 between two operations."""
+    """Round to BF16 or FP16, where XLA may otherwise keep FP32 between two operations."""
     if dtype == jnp.bfloat16:
         return jax.lax.reduce_precision(values, exponent_bits=8, mantissa_bits=7).astype(dtype)
     # reduce_precision would flush FP16's subnormals.

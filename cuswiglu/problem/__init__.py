@@ -1,14 +1,11 @@
 """Problems: what is to be computed, of which arguments, checked and free of arrays."""
 
+from .operands import WeightArrays, Weights, problems
 from .problem import ELEMENT_BYTES, TMA_ALIGNMENT, TMA_EXTENT, Operand, Problem, describe, operand
 from .validate import (
-    check_alike,
     check_apart,
-    check_biases,
-    check_gate_up,
+    check_operands,
     check_out,
-    check_packed,
-    check_weight,
     check_weights,
     check_x,
 )
@@ -31,20 +28,19 @@ __all__ = [
     "Operand",
     "PackedWeights",
     "Problem",
-    "check_alike",
+    "WeightArrays",
+    "Weights",
     "check_apart",
-    "check_biases",
-    "check_gate_up",
     "check_granularity",
+    "check_operands",
     "check_out",
-    "check_packed",
-    "check_weight",
     "check_weights",
     "check_x",
     "describe",
     "gate_up",
     "intermediate",
     "operand",
+    "problems",
     "split",
     "view_all",
     "weight_major",

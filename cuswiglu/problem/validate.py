@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from .. import arrays
 from ..arrays import ArrayView
-from .biases import Biases
+from .operands import Weights
 from .weights import intermediate, weight_major
 
 
@@ -95,7 +95,19 @@ def check_weights(gate: ArrayView, up: ArrayView, down: ArrayView | None = None)
     check_alike([gate, up] if down is None else [gate, up, down])
 
 
-def check_biases(biases: Biases, weights: Sequence[ArrayView], down: ArrayView | None) -> None:
+def check_operands(weights: Weights) -> None:
+    """Weights and biases fit each other.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument.
+    """
+    check_gate_up(weights.gate_up, weights.down)
+    check_biases(weights)
+
+
+def check_biases(weights: Weights) -> None:
     """Biases are one number for each column: (N,), (N,) and (K_out,), contiguous.
 
     Raises
@@ -103,9 +115,8 @@ def check_biases(biases: Biases, weights: Sequence[ArrayView], down: ArrayView |
     ValueError
         Naming the argument.
     """
-    for bias in biases.given:
-        of_down = down if bias is biases.down else None
-        columns = intermediate(weights) if of_down is None else of_down.shape[1]
+    for bias in weights.biases:
+        columns = weights.columns if bias is weights.b_down else weights.n
         if bias.shape != (columns,):
             raise ValueError(
                 f"{bias.name} must have shape ({columns},), a number for each column of "
@@ -116,7 +127,7 @@ def check_biases(biases: Biases, weights: Sequence[ArrayView], down: ArrayView |
                 f"{bias.name} must be contiguous, got a stride of {bias.strides[0]} elements: "
                 "pass a contiguous copy"
             )
-    check_alike([weights[0], *biases.given])
+    check_alike([weights.gate_up[0], *weights.biases])
 
 
 def check_x(x: ArrayView, gate: ArrayView) -> None:

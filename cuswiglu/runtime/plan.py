@@ -1,4 +1,4 @@
-"""Plans: a problem made ready on a device. Calling one launches, and does nothing else."""
+"""Plans: one product, of gate and up or of one weight, made ready on a device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from .launch_shape import LoadedKernel, of_decode, of_tiles
 from .portable import PortablePlan
 from .tensor_map import Descriptors
 
-CACHED_PLANS = 256
+CACHED_CHOICES = 256
+CACHED_DEVICES = 64
 
 
 class Sm90Plan:
@@ -112,33 +113,45 @@ class Sm90Plan:
 
 Plan = Sm90Plan | PortablePlan
 
-_plans: Cache[tuple[Problem, str], Plan] = Cache(CACHED_PLANS)
-_devices: dict[int, DeviceInfo] = {}
+_choices: Cache[tuple[Problem, str], Choice] = Cache(CACHED_CHOICES)
+_devices: Cache[int, DeviceInfo] = Cache(CACHED_DEVICES)
 
 
 def device_info(index: int) -> DeviceInfo:
     """What selection needs of a CUDA device, asked once."""
     info = _devices.get(index)
     if info is None:
-        info = _devices[index] = driver().device_info(index)
+        info = driver().device_info(index)
+        _devices.put(index, info)
     return info
 
 
-def plan_for(problem: Problem, name: str = "auto") -> Plan:
-    """The plan of a problem under ``variant=name``: from the cache, or made now.
+def choose(problem: Problem, name: str = "auto") -> Choice:
+    """Choose for a problem under ``variant=name``: once, then from the cache.
 
-    The problem's device must be current. Plans hold no arrays and no device memory, so that nothing
-    a GPU still uses goes when one is forgotten; the cache keeps the most recently used
-    `CACHED_PLANS`.
+    Layers of one shape share a choice. The cache keeps the most recently used `CACHED_CHOICES`.
     """
     key = (problem, name)
-    found = _plans.get(key)
-    if found is None:
-        found = _make(problem, name)
-        _plans.put(key, found)
-    elif isinstance(found, Sm90Plan):
-        found.check_process()
-    return found
+    choice = _choices.get(key)
+    if choice is None:
+        on_cpu = problem.device.kind == "cpu"
+        device = None if on_cpu else device_info(problem.device.index)
+        choice = select.select(problem, device, name)
+        _choices.put(key, choice)
+    return choice
+
+
+def plan_for(problem: Problem, name: str = "auto", *, overlapping: bool = True) -> Plan:
+    """Plan what `choose` says, anew: the plan is the caller's own.
+
+    The problem's device must be current. Plans hold no arrays and no device memory, so that nothing
+    a GPU still uses goes when one is forgotten. `overlapping` is as in `Sm90Plan`.
+    """
+    choice = choose(problem, name)
+    if choice.kernel is not None:
+        return kernel_plan(problem, choice, overlapping=overlapping)
+    library: Any = reference if problem.device.kind == "cpu" else cublas
+    return PortablePlan(problem, choice, library.swiglu if problem.gated else library.matmul)
 
 
 def kernel_plan(
@@ -148,7 +161,7 @@ def kernel_plan(
     weights_ahead: bool | None = None,
     overlapping: bool = True,
 ) -> Sm90Plan:
-    """The plan of one kernel, not cached; the problem's device must be current.
+    """Plan one kernel; the problem's device must be current.
 
     `weights_ahead` and `overlapping` as in `Sm90Plan`. By default weights are loaded ahead by a
     down projection, which follows its own gate-up kernel, and that writes no weight; and by what
@@ -156,12 +169,3 @@ def kernel_plan(
     """
     ahead = not (problem.gated and overlapping) if weights_ahead is None else weights_ahead
     return Sm90Plan(problem, choice, driver(), weights_ahead=ahead, overlapping=overlapping)
-
-
-def _make(problem: Problem, name: str) -> Plan:
-    on_cpu = problem.device.kind == "cpu"
-    choice = select.select(problem, None if on_cpu else device_info(problem.device.index), name)
-    if choice.backend == "sm90":
-        return kernel_plan(problem, choice)
-    library: Any = reference if choice.backend == select.REFERENCE else cublas
-    return PortablePlan(problem, choice, library.swiglu if problem.gated else library.matmul)

@@ -11,7 +11,16 @@ from ..selection.select import Choice
 
 
 class PortablePlan:
-    """The portable path, and the reference on the CPU: array libraries do the launching."""
+    """A product on the portable path, or of the reference: array libraries do the launching.
+
+    Parameters
+    ----------
+    problem : Problem
+    choice : Choice
+        Without a kernel.
+    compute : function
+        `swiglu` or `matmul` of a backend.
+    """
 
     def __init__(self, problem: Problem, choice: Choice, compute: Callable[..., None]) -> None:
         self.problem = problem
@@ -30,11 +39,9 @@ class PortablePlan:
         operands = [weight.array for weight in weights]
         if weights[0].packing:
             operands = list(PackedWeights(operands[0].T, weights[0].packing).unpack())
-        self.compute(x.array, operands, out.array, [bias and bias.array for bias in biases])
-
-    def compute(self, x: Any, weights: Sequence[Any], out: Any, biases: Sequence[Any] = ()) -> None:
-        """Compute with matrices that are arrays, unpacked, and biases that are arrays or None."""
-        options: dict[str, Any] = {"biases": tuple(biases)} if biases else {}
+        options: dict[str, Any] = {}
+        if biases:
+            options["biases"] = tuple(bias and bias.array for bias in biases)
         if self.problem.gated:
             options["activation"] = self.problem.activation
-        self._compute(x, *weights, out, **options)
+        self._compute(x.array, *operands, out.array, **options)

@@ -1,232 +1,143 @@
-"""Calls made ready: all that is checked and planned once for arrays of one kind.
+"""Prepared calls: all that is checked and planned once for arrays of one signature.
 
-Two CuPy arrays are of one kind if they differ in their address alone, and that by a multiple of 16
-bytes. What a call checks and plans depends on the kinds of its arrays, but for whether `out`
-overlaps an input, which depends on the addresses and is looked at each time.
+How a call reaches the driver, and why it goes by stored functions where it does:
+
+- `PreparedCall.call` is a function that takes the object, not a bound method: what it may hold is
+  device memory, and that is to go with the object, at once, without a cycle to be collected.
+- For few tokens it is a closure (`_quickly`): local variables take half the time of attributes,
+  and there the host takes as long as the kernels.
+- What `Chain.launch` calls are closures of `Driver.launcher`, for the same reason.
+
+Every other step is a method, to be read downwards: `_in_general`, `Chain.launch`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from .. import arrays, problem
 from ..arrays import ArrayView
-from ..common.dtypes import BFLOAT16, FLOAT16
-from ..problem import ELEMENT_BYTES, TMA_ALIGNMENT, PackedWeights
-from ..problem.activations import ClampedSwiGLU
-from ..problem.biases import Biases
-from . import plan
-from .plan import Plan, Sm90Plan
+from ..problem import WeightArrays, Weights
+from .chain import Chain, WeightAddresses, kernel_addresses
+from .driver import driver
 
-#: Shape, strides in bytes (None if contiguous), device, address modulo 16, and True of FP16 alone.
-Kind = (
-    tuple[tuple[int, ...], tuple[int, ...] | None, int, int]
-    | tuple[tuple[int, ...], tuple[int, ...] | None, int, int, bool]
-)
-#: Of a call: the variant, the activation, and the kinds of the arrays; or of x alone where all else
-#: is the same.
-Key = tuple[Any, ...]
-#: Of gate, up and down; of packed weights twice the same, and of no w_down 0. Then of the biases of
-#: gate and up, and of down, as a plan takes them: two each, or none.
-WeightAddresses = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
-Call = Callable[["PreparedCall", Any, WeightAddresses, Any, Any, Any], Any]
 #: An intermediate of up to so many bytes is allocated in one piece with the result, and lives as
 #: long. Another allocation costs the host about 2 us, which a few tokens of a small model, a dozen
 #: on the GPU, do not hide; larger problems do.
 JOINED_BYTES = 256 << 10
-_ALIGNMENT = 512  # of what lies in one allocation; as CuPy's pool aligns
+_ALIGNMENT = 512  # bytes, of what lies in one allocation; as CuPy's pool aligns
 _PER_THREAD = 2  # cudaStreamPerThread: one handle, and a stream of its own for each thread
 
 
-_ndarray: Any = None  # CuPy's, once an array of it has been met
-
-
-def kind(array: Any) -> Kind | None:
-    """The kind of a BF16 or FP16 CuPy array; None of anything else."""
-    global _ndarray
-    if type(array) is not _ndarray:
-        cupy = sys.modules.get("cupy")
-        if cupy is None or type(array) is not cupy.ndarray:
-            return None
-        _ndarray = cupy.ndarray
-    dtype = array.dtype
-    memory = array.data
-    try:  # takes less time than to ask for strides, or for flags
-        strides = None if array._c_contiguous else array.strides
-    except AttributeError:  # another CuPy
-        strides = array.strides
-    # The first is quick, and nearly always so.
-    if dtype is BFLOAT16 or dtype == BFLOAT16:
-        return array.shape, strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
-    if dtype == FLOAT16:
-        return array.shape, strides, memory.device_id, memory.ptr % TMA_ALIGNMENT, True
-    return None
-
-
-def key(variant: str, activation: str | ClampedSwiGLU, *given: Any) -> Key | None:
-    """What the arguments of a call have in common with those of others like it.
-
-    Parameters
-    ----------
-    variant : str
-    activation : str or ClampedSwiGLU
-    *given : array, PackedWeights or None
-
-    Returns
-    -------
-    tuple or None
-        None if an argument is no CuPy array of a dtype that is computed.
-    """
-    if type(variant) is not str:
-        return None
-    if type(activation) is not str and type(activation) is not ClampedSwiGLU:
-        return None
-    parts: list[Any] = [variant, activation]
-    for array in given:
-        part: Any = None
-        if type(array) is PackedWeights:
-            part = kind(array.array)
-            part = part and (array.granularity, part)
-        elif array is not None:
-            part = kind(array)
-        if part is None and array is not None:
-            return None
-        parts.append(part)
-    return tuple(parts)
-
-
-def addresses(w_gate: Any, w_up: Any, w_down: Any, biases: Sequence[Any]) -> WeightAddresses:
-    """Of the weights and the biases, all or none, of a call that has a key."""
-    if w_up is None:
-        w_gate = w_up = w_gate.array
-    first: tuple[int, ...] = ()
-    second: tuple[int, ...] = ()
-    if biases:
-        gate, up, *down = (0 if bias is None else bias.data.ptr for bias in biases)
-        first = (gate, up) if gate or up else ()
-        second = (down[0], 0) if down and down[0] else ()
-    return w_gate.data.ptr, w_up.data.ptr, 0 if w_down is None else w_down.data.ptr, first, second
-
-
-def addresses_of(
-    gate_up: Sequence[ArrayView], down: ArrayView | None, biases: Biases
-) -> WeightAddresses:
-    """Of weights and biases that were looked at one by one."""
-    first, second = (
-        tuple(0 if bias is None else bias.pointer for bias in added)
-        for added in (biases.of_gate_up, biases.of_down)
-    )
-    gate, up = gate_up[0].pointer, gate_up[-1].pointer
-    return gate, up, 0 if down is None else down.pointer, first, second
+#: Weights and biases as what is not a kernel computes with: arrays in the order of `WeightArrays`,
+#: which are viewed for that, or views.
+Operands = tuple[Any, ...] | Weights
+Call = Callable[["PreparedCall", Any, WeightAddresses, Operands, Any, Any], Any]
 
 
 class PreparedCall:
-    """swiglu, or mlp where there is `down`, of arrays of one kind on a CUDA device.
+    """A call of swiglu, or of the MLP where there is a down projection, on a CUDA device.
 
     Parameters
     ----------
     x, out : ArrayView
-    gate_up : sequence of ArrayView
-    down : ArrayView or None
-    biases : Biases
+    weights : Weights
         Of the first such call, checked. Only how they lie is kept: no array is held.
-    first : Sm90Plan
-        Of gate and up.
-    second : plan, optional
-        Of the down projection.
+    chain : Chain
+        For its own use alone.
 
     Attributes
     ----------
-    plans : tuple of plan
-        Of gate and up, and of the down projection if there is one.
-    call : function of self, x, weights, down, out, stream
-        Launches on arrays of the kind that the call was made ready for. x and out are CuPy arrays,
-        or None for the last; weights are as `addresses` gives them, and down holds the array of
-        w_down, if there is one, and that of b_down. Returns `out`, or a new array. Raises
-        ValueError if `out` overlaps an input, TypeError if `stream` is no stream, and DriverError
-        in a forked child or if a launch fails. No bound method: the device memory that it may hold
-        is to go with the object.
+    chain : Chain
+    call : function of self, x, addresses, operands, out, stream
+        Launches on arrays of the signature that the call was prepared for. x and out are CuPy
+        arrays, or None for the last; addresses and operands are of the weights. Returns
+        `out`, or a new array. Raises ValueError if `out` overlaps an input, TypeError if `stream`
+        is no stream, and DriverError in a forked child or if a launch fails.
 
-    The device must be current. Calls may come from several threads.
+    The device must be current when it is made. Calls may come from several threads.
     """
 
-    def __init__(
-        self,
-        x: ArrayView,
-        gate_up: Sequence[ArrayView],
-        down: ArrayView | None,
-        biases: Biases,
-        out: ArrayView,
-        first: Sm90Plan,
-        second: Plan | None = None,
-    ) -> None:
+    def __init__(self, x: ArrayView, weights: Weights, out: ArrayView, chain: Chain) -> None:
         cupy = arrays.cupy_module()
+        self.chain = chain
+        self._of_kernels, self._launch = chain.of_kernels, chain.launch
         self._array, self._allocate = arrays.maker(x.dtype), cupy.cuda.alloc
         self._current_device = cupy.cuda.runtime.getDevice
         self._current_stream = cupy.cuda.get_current_stream
         self._device, self._index = x.device, x.device.index
-        self._check_process = first.check_process
-        self._lock = threading.Lock()
+        self._check_process = driver().check_process
         self._shape = out.shape
-        self._hidden = first.problem.m, first.problem.n
-        self._hidden_bytes = math.prod(self._hidden) * ELEMENT_BYTES
-        # Plans of its own: the weights' addresses, once packed, stay.
-        self._first = plan.kernel_plan(first.problem, first.choice)
-        self.plans: tuple[Plan, ...] = (self._first,)
-        self._run = PreparedCall._gate_up_alone
+        self._hidden = chain.plans[0].problem.m, weights.n
+        hidden, new = (
+            _bytes(arrays.new_view("", shape, x.device, x.dtype))
+            for shape in (self._hidden, self._shape)
+        )
+        #: 0 without an intermediate, and where an array library allocates it.
+        self._hidden_bytes = hidden if chain.of_kernels and weights.down is not None else 0
         self.call: Call = PreparedCall._in_general
-        if isinstance(second, Sm90Plan):
-            self._second = plan.kernel_plan(second.problem, second.choice)
-            self.plans = self._first, self._second
-            self._run = PreparedCall._with_kernel
-            if self._hidden_bytes <= JOINED_BYTES:
-                self.call = self._quickly()
-        elif second is not None:
-            self._portable = second
-            self.plans = self._first, second
-            self._run = PreparedCall._with_arrays
-        inputs = x, gate_up[0], gate_up[-1], down, *biases.of_gate_up, *biases.of_down
+        if 0 < self._hidden_bytes <= JOINED_BYTES:
+            self.call = self._quickly(new)
+        gate, up, down = weights.gate_up[0], weights.gate_up[-1], weights.down
+        inputs = x, gate, up, down, *weights.gate_up_biases, *weights.down_biases
         self._inputs = [view and _without_memory(view) for view in inputs]
         self._reaches = [(0, 0) if view is None else arrays.span(view) for view in self._inputs]
         self._out = _without_memory(out)
         self._out_reach = arrays.span(self._out)
 
-    def load_weights_ahead(self) -> None:
-        """As `Sm90Plan.load_weights_ahead`, of gate and up; down's are already."""
-        self._first.load_weights_ahead()
-
     def _in_general(
-        self, x: Any, weights: WeightAddresses, down: Any, out: Any, stream: Any
+        self, x: Any, addresses: WeightAddresses, operands: Operands, out: Any, stream: Any
     ) -> Any:
+        """Call on any stream, from any device, with or without `out`."""
         self._check_process()
+        if stream is not None or self._current_device() != self._index:
+            with arrays.on_stream(self._device, stream):
+                return self._in_general(x, addresses, operands, out, None)
         address = x.data.ptr
-        if out is not None:
-            gate, up, projection, of_gate_up, of_down = weights
-            inputs = address, gate, up, projection, *of_gate_up, *of_down
+        if out is None:
+            out = self._array(self._shape)
+        else:
+            gate, up, down, gate_up_biases, down_biases = addresses
+            inputs = address, gate, up, down, *gate_up_biases, *down_biases
             self._check_apart(inputs, out.data.ptr)
-        if stream is None and self._current_device() == self._index:
-            return self._run(self, address, weights, down, out, self._current_stream().ptr)
-        with arrays.on_stream(self._device, stream) as handle:
-            return self._run(self, address, weights, down, out, handle)
+        result, stream = out.data.ptr, self._current_stream().ptr
+        if self._hidden_bytes:
+            hidden = self._allocate(self._hidden_bytes)  # held until both kernels are launched
+            self._launch(address, addresses, hidden.ptr, result, stream)
+        elif self._of_kernels:
+            self._launch(address, addresses, result, result, stream)
+        else:
+            self._compute(x, operands, out, stream)
+        return out
 
-    def _quickly(self) -> Call:
-        """What few tokens take: two kernels on the current stream, new arrays in one allocation.
+    def _compute(self, x: Any, operands: Operands, out: Any, stream: int) -> None:
+        """Compute with arrays, where not all is kernels' work."""
+        weights = operands
+        if isinstance(weights, tuple):
+            weights = Weights.view(WeightArrays(*weights))
+        rows = arrays.matrix(arrays.view("x", x))
+        target = arrays.matrix(arrays.view("out", out), writing=True)
+        between = target
+        if weights.down is not None:
+            between = arrays.view("hidden", self._array(self._hidden))
+        self.chain(rows, weights, between, target, stream)
 
-        All it needs is at hand, for it takes as long as the kernels. The memory is used again once
-        the last result and all that shares its memory are gone, by work on the same stream under
-        the same allocator; so CuPy's pool would do, in three times the time.
+    def _quickly(self, result_bytes: int) -> Call:
+        """Make the fast path: two kernels on the current stream, new arrays in one allocation.
+
+        It is for few tokens, and has all that it needs at hand. The memory is used again once the
+        last result and all that shares its memory are gone, by work on the same stream under the
+        same allocator; so CuPy's pool would do, in three times the time.
         """
         check_process, index = self._check_process, self._index
         current_device, current_stream = self._current_device, self._current_stream
-        allocate, new_array, shape, lock = self._allocate, self._array, self._shape, self._lock
-        launch_first, launch_second = self._first.launch, self._second.launch
+        allocate, new_array, shape = self._allocate, self._array, self._shape
+        launch_first, launch_second = self.chain.launch_gate_up, self.chain.launch_down
+        lock, in_general = self.chain.lock, PreparedCall._in_general
         current_allocator, references = arrays.cupy_module().cuda.get_allocator, sys.getrefcount
-        result_bytes = math.prod(shape) * ELEMENT_BYTES
         behind = -(-result_bytes // _ALIGNMENT) * _ALIGNMENT
         both = behind + self._hidden_bytes
         memory: Any = None
@@ -239,16 +150,21 @@ class PreparedCall:
         second: tuple[int, ...] = ()
 
         def call(
-            ready: PreparedCall, x: Any, weights: WeightAddresses, down: Any, out: Any, stream: Any
+            ready: PreparedCall,
+            x: Any,
+            weights: WeightAddresses,
+            operands: Operands,
+            out: Any,
+            stream: Any,
         ) -> Any:
             nonlocal memory, allocator, of_stream, target, hidden, unused, unshared
             nonlocal of_weights, of_x, first, second
             check_process()
             if out is not None or stream is not None or current_device() != index:
-                return ready._in_general(x, weights, down, out, stream)
+                return in_general(ready, x, weights, operands, out, stream)
             handle, address = current_stream().ptr, x.data.ptr
             if handle == _PER_THREAD:
-                return ready._in_general(x, weights, down, out, stream)
+                return in_general(ready, x, weights, operands, out, stream)
             with lock:
                 if (
                     of_stream != handle
@@ -263,9 +179,7 @@ class PreparedCall:
                     unused, unshared = references(memory), references(memory.mem)
                     of_weights = None
                 if weights is not of_weights or address != of_x:
-                    gate, up, projection, of_gate_up, of_down = weights
-                    first = (address, gate, up, hidden, *of_gate_up)
-                    second = (hidden, projection, projection, target, *of_down)
+                    first, second = kernel_addresses(address, weights, hidden, target)
                     of_weights, of_x = weights, address
                 out = new_array(shape, memory)
                 launch_first(first, handle)
@@ -274,49 +188,8 @@ class PreparedCall:
 
         return call
 
-    # The device and the stream are current in these.
-
-    def _gate_up_alone(
-        self, x: int, weights: WeightAddresses, down: Any, out: Any, stream: int
-    ) -> Any:
-        if out is None:
-            out = self._array(self._shape)
-        gate, up, _, biases, _ = weights
-        with self._lock:
-            operands = x, gate, up, out.data.ptr
-            self._first.launch(operands + biases, stream)
-        return out
-
-    def _with_kernel(
-        self, x: int, weights: WeightAddresses, down: Any, out: Any, stream: int
-    ) -> Any:
-        if out is None:
-            out = self._array(self._shape)
-        memory = self._allocate(self._hidden_bytes)
-        gate, up, projection, of_gate_up, of_down = weights
-        with self._lock:
-            self._first.launch((x, gate, up, memory.ptr, *of_gate_up), stream)
-            self._second.launch(
-                (memory.ptr, projection, projection, out.data.ptr, *of_down), stream
-            )
-        return out
-
-    def _with_arrays(
-        self, x: int, weights: WeightAddresses, down: Any, out: Any, stream: int
-    ) -> Any:
-        if out is None:
-            out = self._array(self._shape)
-        hidden = self._array(self._hidden)
-        gate, up, _, biases, _ = weights
-        with self._lock:
-            self._first.launch((x, gate, up, hidden.data.ptr, *biases), stream)
-        rows = arrays.matrix(arrays.view("out", out), writing=True)
-        projection, *bias = down
-        self._portable.compute(hidden, (projection,), rows.array, bias)
-        return out
-
     def _check_apart(self, inputs: tuple[int, ...], out: int) -> None:
-        """Compares ranges of addresses; where these meet, rows may still lie between rows."""
+        """Compare ranges of addresses; where these meet, rows may still lie between rows."""
         low, high = out + self._out_reach[0], out + self._out_reach[1]
         for view, address, (first, last) in zip(self._inputs, inputs, self._reaches, strict=True):
             if view is not None and address + first < high and low < address + last:
@@ -329,3 +202,9 @@ class PreparedCall:
 def _without_memory(view: ArrayView) -> ArrayView:
     """How an array lies, seen from its first element."""
     return dataclasses.replace(view, pointer=0, array=None)
+
+
+def _bytes(view: ArrayView) -> int:
+    """Bytes from the first to the end of the last element."""
+    first, last = arrays.span(view)
+    return last - first

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from cuswiglu import GatedMLP
-from cuswiglu.api import tiling_picture
+from cuswiglu.api import display
 from cuswiglu.runtime import plan
 from tests.helpers.calls import K_OUT, K, M, N
 from tests.helpers.compiled import GATED
@@ -53,8 +53,8 @@ def test_kernels_in_use_are_named_with_their_tokens(gpu):
     layer = layer_on_gpu()
     for m in (7, M):
         layer(device_poisoned(m, K))
-    (ready, _) = layer._ready.values()
-    names = " then ".join(one.choice.variant for one in ready.plans)
+    entries = [launch.entry for launch in gpu.driver.launches[:2]]  # those of 7 tokens too
+    names = " then ".join(entry.removesuffix("_k") for entry in entries)
     assert re.fullmatch(r"[a-z]+_\w+ then plain_\w+", names)
     assert repr(layer).endswith(f"variant='auto', {names} for M = {M}, 7)")
     assert drawn(layer)[0]["in use"] == f"{names} for M = {M}, 7"
@@ -97,14 +97,14 @@ def test_showing_asks_nothing_of_the_driver(gpu):
 
 @pytest.mark.parametrize(("m", "n"), [(1, 8), (300, 11008), (4096, 29568), (100_000, 200_000)])
 def test_a_picture_is_small_whatever_the_problem(gpu, m, n):
-    picture = tiling_picture.tiling(planned(m, n))
+    picture = display.tiling(planned(m, n))
     assert len(picture) < 8_000
 
 
 @pytest.mark.parametrize(("m", "n"), [(300, 1000), (2048, 4864), (512, 11008)])
 def test_the_picture_has_the_columns_and_rows_of_the_plan(gpu, m, n):
     found = planned(m, n)
-    svg = ElementTree.fromstring(tiling_picture.tiling(found)).find(f"{SVG}svg")
+    svg = ElementTree.fromstring(display.tiling(found)).find(f"{SVG}svg")
     width, height = (float(svg.get(side)) for side in ("width", "height"))
     filled = [one for one in svg.iter(f"{SVG}rect") if one.get("fill") != "none"]
     edge = min(found.columns.wide * found.columns.wide_width, n) / n * width
@@ -116,7 +116,7 @@ def test_the_picture_has_the_columns_and_rows_of_the_plan(gpu, m, n):
     rows = [float(y) for y in re.findall(r"M0 ([\d.]+)h", path)]
     kernel = found.choice.kernel
     step = kernel.block_m * kernel.cluster_m
-    if width / found.columns.count > tiling_picture.GAP:
+    if width / found.columns.count > display.GAP:
         assert len(columns) == found.columns.count - 1
         assert columns[0] == pytest.approx(found.columns.wide_width / n * width, abs=0.1)
     assert rows == pytest.approx([height * y / m for y in range(step, m, step)], abs=0.1)
@@ -128,4 +128,4 @@ def test_the_caption_counts_columns_of_both_widths(gpu):
     assert (
         f"columns: {columns.wide} of {columns.wide_width} and "
         f"{columns.narrow} of {columns.narrow_width}; "
-    ) in tiling_picture.caption(found)
+    ) in display.caption(found)

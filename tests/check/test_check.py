@@ -19,7 +19,6 @@ from cuswiglu.check import contenders, distributions, plots, report, run
 from cuswiglu.check.contenders import UNFUSED
 from cuswiglu.check.distributions import DISTRIBUTIONS, Case
 from cuswiglu.cli import main
-from cuswiglu.common.cache import Cache
 from cuswiglu.models import MLPWeights
 from cuswiglu.runtime import driver
 from tests.helpers.host_arrays import BF16
@@ -240,7 +239,6 @@ def test_the_command_fails_when_a_mark_is_missed(small, monkeypatch, capsys):
         out[0] = 0
 
     monkeypatch.setattr(reference, "swiglu", wrong)
-    monkeypatch.setattr("cuswiglu.runtime.plan._plans", Cache(4))
     assert main(["check"]) == 1
     out = capsys.readouterr().out
     assert "FAIL" in out

@@ -40,14 +40,11 @@ def draw(cupy):
 
 
 @pytest.fixture
-def no_plans(monkeypatch):
-    """As a new process: a plan that is there already does not warn again."""
-    from cuswiglu.api import dispatch
-    from cuswiglu.common.cache import Cache
-    from cuswiglu.runtime import plan
+def no_plans():
+    """As a new process: a choice that is there already does not warn again."""
+    from cuswiglu.common import cache
 
-    monkeypatch.setattr(plan, "_plans", Cache(plan.CACHED_PLANS))
-    monkeypatch.setattr(dispatch, "_ready", Cache(dispatch.CACHED_CALLS))
+    cache.clear_all()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.gpu.compare import assert_close, reference
 from tests.gpu.verdicts import Outcome
 
 #: More shapes than the caches keep, so that every call of a round is planned anew.
-SHAPES = max(plan.CACHED_PLANS, dispatch.CACHED_CALLS) + 44
+SHAPES = max(plan.CACHED_CHOICES, dispatch.CACHED_CALLS) + 44
 LAYERS = 16  # of a round
 K, N = 64, 96
 WARM_UP = 3  # rounds

@@ -129,11 +129,11 @@ def test_mlp_with_biases_and_another_activation_matches_fp64(cupy, draw, launche
 def test_both_kernels_in_one_call(cupy, inputs, launches, monkeypatch):
     monkeypatch.setattr(select, "EVEN_ENOUGH", 0)
     monkeypatch.setattr(select.tuned, "lookup", lambda *arguments: None)
-    operation.operation.cache_clear()
+    operation.transformable.cache_clear()
     own, given = inputs(1000)
     check_mlp(cupy, jax.jit(mlp)(*given), own)
     assert {len(addresses) for addresses in launches} == {6}
-    operation.operation.cache_clear()
+    operation.transformable.cache_clear()
 
 
 def test_weights_along_n(cupy, draw, launches):

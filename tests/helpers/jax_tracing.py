@@ -11,7 +11,7 @@ import pytest
 
 import cuswiglu.jax
 from cuswiglu.jax import launch
-from cuswiglu.jax.launch import Description
+from cuswiglu.jax.launch import FusedCall
 from tests.helpers.calls import drawn_biases
 from tests.helpers.host_arrays import BF16, draw
 
@@ -80,7 +80,7 @@ def lowered(function, *shapes, platform="cuda", dtype="bfloat16"):
 def called(text):
     """The descriptions of its custom calls."""
     found = re.findall(rf"custom_call @{launch.TARGET}.*?call = \"(.*?)\"\}}", text)
-    return [Description.parse(one.replace("\\22", '"').encode()) for one in found]
+    return [FusedCall.parse(one.replace("\\22", '"').encode()) for one in found]
 
 
 CHECKPOINT = (M, K), (N, K), (N, K), (K_OUT, N)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from cuswiglu import ClampedSwiGLU
-from cuswiglu.common.cache import Cache
 from cuswiglu.jax import launch
-from cuswiglu.jax.launch import Description
+from cuswiglu.jax.launch import FusedCall
 from tests.helpers.compiled import GATED, PLAIN
 from tests.helpers.fake_driver import COEFFICIENTS, Result, coefficients, cuda, run_in_threads
 from tests.helpers.host_arrays import poisoned
@@ -18,13 +17,8 @@ from tests.helpers.xla_frames import FakeXla
 
 M, K, N, K_OUT = 300, 128, 192, 256
 ALONG_N = [kernel for kernel in GATED if "n" in kernel.layouts]
-SWIGLU = Description(M, K, N, 0, "k", GATED[0].name, "")
+SWIGLU = FusedCall(M, K, N, 0, "k", GATED[0].name, "")
 MLP = dataclasses.replace(SWIGLU, k_out=K_OUT, down=PLAIN[0].name)
-
-
-@pytest.fixture(autouse=True)
-def _no_launches_kept(monkeypatch):
-    monkeypatch.setattr(launch, "_launches", Cache(launch.CACHED_LAUNCHES))
 
 
 def arrays_of(description):
@@ -191,14 +185,14 @@ def test_an_unaligned_address_is_named(gpu):
 
 
 def test_a_description_is_read_as_it_was_written():
-    assert Description.parse(MLP.text().encode()) == MLP
+    assert FusedCall.parse(MLP.text().encode()) == MLP
 
 
 def test_a_description_with_everything_is_read_as_it_was_written():
     made = dataclasses.replace(
         MLP, activation="clamped", alpha=1.702, limit=float("inf"), biases=("b_gate", "b_down")
     )
-    assert Description.parse(made.text().encode()) == made
+    assert FusedCall.parse(made.text().encode()) == made
 
 
 def test_a_program_of_before_activations_and_biases_is_read():
@@ -206,4 +200,4 @@ def test_a_program_of_before_activations_and_biases_is_read():
         f'{{"m": {M}, "k": {K}, "n": {N}, "k_out": {K_OUT}, "layout": "k", '
         f'"gate_up": "{MLP.gate_up}", "down": "{MLP.down}"}}'
     )
-    assert Description.parse(text.encode()) == MLP
+    assert FusedCall.parse(text.encode()) == MLP

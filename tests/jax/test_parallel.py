@@ -77,7 +77,7 @@ def test_each_device_calls_the_kernels_on_its_part():
     call, after = run("""
         from tests.helpers.tables import H200
         operation.hopper = lambda: H200
-        operation.operation.cache_clear()
+        operation.transformable.cache_clear()
         text = parallel(8).trace(*given).lower(lowering_platforms=("cuda",)).as_text()
         (call,) = re.findall(r'cuswiglu_gated_mlp_1.*call = "(.*?)"\\}', text)
         print(json.dumps([call.replace("\\\\22", '"'), text.count("all_reduce")]))

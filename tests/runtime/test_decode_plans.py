@@ -8,7 +8,7 @@ import functools
 import pytest
 
 from cuswiglu import arrays, problem
-from cuswiglu.api import tiling_picture
+from cuswiglu.api import display
 from cuswiglu.kernels import decode
 from cuswiglu.kernels.decode import Split
 from cuswiglu.runtime import plan
@@ -299,14 +299,14 @@ def test_threads_share_a_plan_without_mixing_their_results(gpu):
 
 def test_a_picture_has_a_column_for_each_tile_and_a_row_for_each_tile_of_tokens(gpu):
     made, _ = planned(gpu, PLAIN_16, Split(100, 4, 1), operands(PLAIN_16, m=40))
-    svg = tiling_picture.tiling(made)
+    svg = display.tiling(made)
     assert svg.count(" 0v") == 9  # lines between 10 columns
     assert svg.count("M0 ") == 2  # and 3 rows
 
 
 def test_a_caption_says_how_k_is_shared(gpu):
     made, _ = planned(gpu, PLAIN_16, Split(100, 4, 1), operands(PLAIN_16, m=40))
-    assert tiling_picture.caption(made) == (
+    assert display.caption(made) == (
         f"down, {PLAIN_16.name}: M = 40 in 3 rows of 16, N = 1000 in columns: 10 of 100; "
         "30 clusters (K in 4 parts), 30 at once"
     )
@@ -314,7 +314,7 @@ def test_a_caption_says_how_k_is_shared(gpu):
 
 def test_a_caption_of_single_ctas_says_nothing_of_parts(gpu):
     made, _ = planned(gpu, GATED_16, Split(27, 1, 1), operands(GATED_16, m=7))
-    assert tiling_picture.caption(made) == (
+    assert display.caption(made) == (
         f"gate and up, {GATED_16.name}: M = 7 in 1 rows of 16, N = 1000 in columns: 38 of 27; "
         "38 clusters, 38 at once"
     )
@@ -323,4 +323,4 @@ def test_a_caption_of_single_ctas_says_nothing_of_parts(gpu):
 def test_a_cluster_of_a_kernel_of_tiles_has_tiles_each(gpu):
     kernel = next(kernel for kernel in GATED if kernel.cluster_m == 2)
     made, _ = planned(gpu, kernel, None, operands(kernel, m=400))
-    assert "(2 tiles each)" in tiling_picture.caption(made)
+    assert "(2 tiles each)" in display.caption(made)

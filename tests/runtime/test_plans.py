@@ -150,32 +150,38 @@ def test_two_devices_share_the_cubin_and_have_plans_of_their_own(gpu):
 
 
 @pytest.fixture
-def plan_for(gpu):
-    """plan.plan_for a problem of m rows, with device 0 current."""
+def choose(gpu):
+    """plan.choose for a problem of m rows."""
 
     def make(m, name="auto"):
-        with gpu.cupy.cuda.Device(0):
-            on_gpu = dataclasses.replace(problem(m=m), device=Device("cuda", 0))
-            return plan.plan_for(on_gpu, name)
+        on_gpu = dataclasses.replace(problem(m=m), device=Device("cuda", 0))
+        return plan.choose(on_gpu, name)
 
     return make
 
 
-def test_equal_problems_share_a_plan(plan_for):
-    assert plan_for(8) is plan_for(8)
+def test_equal_problems_share_a_choice(choose):
+    assert choose(8) is choose(8)
 
 
-def test_other_problems_and_other_names_have_other_plans(plan_for):
-    plans = [plan_for(8), plan_for(9), plan_for(8, FIRST.name), plan_for(8, SECOND.name)]
-    assert len({id(found) for found in plans}) == 4
+def test_other_problems_and_other_names_have_other_choices(choose):
+    choices = [choose(8), choose(9), choose(8, FIRST.name), choose(8, SECOND.name)]
+    assert len({id(found) for found in choices}) == 4
 
 
-def test_the_cache_is_bounded(plan_for, monkeypatch):
-    monkeypatch.setattr(plan, "_plans", Cache(1))
-    first = plan_for(1)
-    assert plan_for(1) is first
-    plan_for(2)
-    assert plan_for(1) is not first
+def test_the_cache_is_bounded(choose, monkeypatch):
+    monkeypatch.setattr(plan, "_choices", Cache(1))
+    first = choose(1)
+    assert choose(1) is first
+    choose(2)
+    assert choose(1) is not first
+
+
+def test_a_plan_is_its_makers_own(gpu):
+    """Whoever points it at other arrays disturbs nobody."""
+    with gpu.cupy.cuda.Device(0):
+        asked = dataclasses.replace(problem(), device=Device("cuda", 0))
+        assert plan.plan_for(asked) is not plan.plan_for(asked)
 
 
 # Threads and processes
