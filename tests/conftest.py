@@ -130,9 +130,9 @@ def gpu(monkeypatch):
     gpu.portable as (function, arrays, stream), and its options in gpu.options.
     """
     from cuswiglu import arrays
+    from cuswiglu.api import dispatch
     from cuswiglu.arrays import allocate
     from cuswiglu.backends import cublas
-    from cuswiglu.common import cache
     from cuswiglu.runtime import driver
     from tests.helpers import fake_driver
     from tests.helpers import host_cupy as host
@@ -155,6 +155,6 @@ def gpu(monkeypatch):
     monkeypatch.setattr(driver, "_drivers", [])
     monkeypatch.setattr(cublas, "swiglu", record("swiglu"))
     monkeypatch.setattr(cublas, "matmul", record("matmul"))
-    cache.clear_all()
+    dispatch.clear_caches()
     yield SimpleNamespace(driver=fake, cupy=host_cupy, portable=portable, options=options)
-    cache.clear_all()  # nothing of this driver's is left for the next test
+    dispatch.clear_caches()  # nothing of this driver's is left for the next test

@@ -1,1 +1,1 @@
-"""What users call, for CuPy and NumPy arrays."""
+"""Functions and classes that users call, for CuPy and NumPy arrays."""

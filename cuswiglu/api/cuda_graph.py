@@ -131,4 +131,5 @@ class CapturedMLP:
             )
 
     def __repr__(self) -> str:
+        """Say the shapes and the layer in a line."""
         return f"CapturedMLP(x {self.x.shape}, y {self.y.shape}, {self.mlp!r})"

@@ -1,8 +1,8 @@
-"""The one road of a call, from arguments to a launch: swiglu's, mlp's and GatedMLP's.
+"""Dispatch: the one road of a call of swiglu, mlp or GatedMLP, from arguments to a launch.
 
-Arrays are imported, and give the call's signature. A call of that signature that is prepared is
-launched; otherwise operands are viewed and checked, become problems, then plans, then a prepared
-call, which is kept. The result goes back as an array of x's library where that is asked for.
+The arrays' signature finds the prepared call, which launches. Without one, arrays are imported,
+viewed and checked, and become problems, then a chain of plans, then a prepared call, which is kept.
+The result goes back as an array of x's library where that is asked for.
 """
 
 from __future__ import annotations
@@ -30,38 +30,30 @@ _calls: Calls = Cache(CACHED_CALLS)
 
 
 class PassedWeights(NamedTuple):
-    """Weights that are passed with each call, and what to compute with them."""
+    """Weights that are passed with each call, imported, and what to compute with them."""
 
     operands: WeightArrays
     activation: str | ClampedSwiGLU
     variant: str
-
-    @property
-    def calls(self) -> Calls:
-        """Prepared calls, those of all functions."""
-        return _calls
+    calls: Calls = _calls
 
     @property
     def addresses(self) -> WeightAddresses:
-        """Addresses of arrays that have a signature."""
+        """Addresses of the weights, which are CuPy arrays."""
         return _addresses(self.operands)
 
     def signature(self, x: Any, out: Any) -> CallSignature | None:
         """Signature of the call with x and `out`."""
         return call_signature(self.variant, self.activation, (x, out, *self.operands))
 
-    def imported(self, stream: Any) -> PassedWeights:
-        """Import arrays of other libraries."""
-        return self._replace(operands=self.operands.imported(stream))
-
     def checked(self, stream: Any) -> HeldWeights:
-        """View and check all."""
+        """View and check the weights."""
         select.check_name(self.variant)
         return HeldWeights(self.operands, self.activation, self.variant, _calls, stream)
 
 
 class HeldWeights:
-    """Weights that are viewed and checked, and what to compute with them.
+    """Weights that are held, viewed and checked, and what to compute with them.
 
     Parameters
     ----------
@@ -70,8 +62,9 @@ class HeldWeights:
     variant : str
         A known name, or `select.BATCH`.
     calls : Cache
-        For the calls that are prepared.
+        Keeps the calls that are prepared.
     stream : optional
+        Where the weights will be used.
     constant : bool
         Whether nobody writes them after their first use, so that kernels may load them early.
 
@@ -103,19 +96,15 @@ class HeldWeights:
         )
 
     def signature(self, x: Any, out: Any) -> CallSignature | None:
-        """Signature of x, and of `out` where it is given: all else is the same."""
+        """Signature of the call with x and `out`: all else is the same in each call."""
         of_x = array_signature(x)
         if out is None or of_x is None:
             return of_x
         of_out = array_signature(out)
         return of_out and (of_x, of_out)
 
-    def imported(self, stream: Any) -> HeldWeights:
-        """Return the same: they are viewed already."""
-        return self
-
     def checked(self, stream: Any) -> HeldWeights:
-        """Return the same: they are checked already."""
+        """Return the weights themselves: they are checked already."""
         return self
 
 
@@ -128,14 +117,14 @@ def call(
     stream: Any,
     like: str | None,
 ) -> Any:
-    """Compute swiglu, or mlp where there is w_down; `given` is as `WeightArrays`."""
-    if like is None:  # the fast path
-        signature = call_signature(variant, activation, (x, out, *given))
-        ready = None if signature is None else _calls.get(signature)
-        if ready is not None:
-            return ready.call(ready, x, _addresses(given), given, out, stream)
-    weights = PassedWeights(WeightArrays(*given), activation, variant)
-    return call_with(weights, x, out, stream, like)
+    """Compute swiglu, or mlp where there is w_down; `given` is in the order of `WeightArrays`."""
+    signature = call_signature(variant, activation, (x, out, *given))
+    ready = None if signature is None or like is not None else _calls.get(signature)
+    if ready is not None:  # the fast path
+        return ready.call(ready, x, _addresses(given), given, out, stream)
+    named = zip(WeightArrays._fields, given, strict=True)
+    mine = WeightArrays(*(arrays.import_array(name, array, stream) for name, array in named))
+    return call_with(PassedWeights(mine, activation, variant), x, out, stream, like)
 
 
 def _addresses(given: tuple[Any, ...]) -> WeightAddresses:
@@ -153,20 +142,15 @@ def _addresses(given: tuple[Any, ...]) -> WeightAddresses:
 def call_with(
     weights: PassedWeights | HeldWeights, x: Any, out: Any, stream: Any, like: str | None
 ) -> Any:
-    """Compute with weights that are passed or held: by a prepared call, or a first one."""
-    taken, target, from_dlpack = x, out, None
-    signature = weights.signature(x, out)
-    if signature is None or like is not None:
-        from_dlpack = convert.exporter_of(like, x)
-        taken = arrays.import_array("x", x, stream)
-        target = arrays.import_array("out", out, stream)
-        weights = weights.imported(stream)
-        signature = weights.signature(taken, target)
+    """Compute with weights that are imported, or held: by a prepared call, or a first one."""
+    from_dlpack = convert.exporter_of(like, x)
+    x, target = (arrays.import_array(*one, stream) for one in (("x", x), ("out", out)))
+    signature = weights.signature(x, target)
     ready = None if signature is None else weights.calls.get(signature)
     if ready is not None:
-        result = ready.call(ready, taken, weights.addresses, weights.operands, target, stream)
+        result = ready.call(ready, x, weights.addresses, weights.operands, target, stream)
     else:
-        result = _first_call(taken, weights.checked(stream), target, stream, signature)
+        result = _first_call(x, weights.checked(stream), target, stream, signature)
     if out is not None:
         return out
     return result if from_dlpack is None else convert.export(result, from_dlpack, stream)
@@ -175,7 +159,7 @@ def call_with(
 def _first_call(
     x: Any, weights: HeldWeights, out: Any, stream: Any, signature: CallSignature | None
 ) -> Any:
-    """Check x and `out`, plan, and launch; on a GPU, prepare the call for others like it."""
+    """Check x and `out`, plan and launch; on a GPU, keep the prepared call for others like it."""
     view, views = arrays.view("x", x), weights.operands
     problem.check_x(view, views.gate_up[0])
     rows, device = arrays.matrix(view), view.device
@@ -201,11 +185,7 @@ def _first_call(
             if weights.constant:
                 chain.load_weights_ahead()  # from the next call on
             return out
-        between = target
-        if views.down is not None:
-            hidden = arrays.empty((rows.shape[0], views.n), device, view.dtype)
-            between = arrays.view("hidden", hidden)
-        chain(rows, views, between, target, handle)
+        chain(rows, views, target, handle)
     return result.array
 
 
@@ -215,3 +195,13 @@ def _chain(x: ArrayView, weights: HeldWeights, out: ArrayView) -> Chain:
     variant = weights.variant
     of_down = variant if variant in _OF_BOTH else "auto"
     return Chain(plan.plan_for(first, variant), *(plan.plan_for(one, of_down) for one in second))
+
+
+def clear_caches() -> None:
+    """Forget prepared calls, choices, and what is known of devices: the next call is a first one.
+
+    Layers keep the calls that they have prepared.
+    """
+    _calls.clear()
+    plan.choose.cache_clear()
+    plan.device_info.cache_clear()

@@ -1,4 +1,4 @@
-"""What a GatedMLP shows of itself: a line, and in a notebook a table and how results are tiled."""
+"""Display of a GatedMLP: a line, and in notebooks a table and a picture of the last tiles."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class LayerSummary:
     chains: Sequence[Chain]
 
     def __str__(self) -> str:
+        """Say the facts in a line."""
         facts = self._facts()
         shapes = f"K={facts['K']}, N={facts['N']}, K_out={facts['K_out']}"
         return (
@@ -77,7 +78,7 @@ class LayerSummary:
         return ", ".join(bias.name for bias in self.weights.biases) or "none"
 
     def _unusual(self) -> str:
-        """Dtype, activation and biases that differ from most models'."""
+        """Name dtype, activation and biases where they differ from most models'."""
         dtype, biased = self.weights.gate_up[0].dtype, self.weights.biases
         parts = [
             *([dtype] if dtype != "bfloat16" else []),
@@ -87,7 +88,7 @@ class LayerSummary:
         return "".join(f"{part}, " for part in parts)
 
     def _layout(self) -> str:
-        """Layout of the weights, in one word where gate, up and down lie the same way."""
+        """Name the weights' layout, in one word where gate, up and down lie the same way."""
         gate_up, down = self.weights.gate_up, self.weights.down
         names = [*(["gate and up"] if gate_up[0].packing else ["gate", "up"]), "down"]
         laid = [
@@ -134,7 +135,7 @@ def tiling(plan: Sm90Plan) -> str:
         small to be told apart, every second, third... line between them is drawn.
     """
     m, n, columns = plan.problem.m, plan.problem.n, plan.columns
-    height = _between(round(WIDTH * m / n), *HEIGHTS)
+    height = max(HEIGHTS[0], min(round(WIDTH * m / n), HEIGHTS[1]))
     # Elements of N at which a column ends, in order.
     wide_end = columns.wide * columns.wide_width
     ends = [columns.wide_width * i for i in range(1, columns.wide + 1)]
@@ -186,7 +187,3 @@ def _apart(positions: list[float]) -> list[float]:
         if not kept or position - kept[-1] >= GAP:
             kept.append(position)
     return kept
-
-
-def _between(value: int, least: int, most: int) -> int:
-    return max(least, min(most, value))

@@ -30,6 +30,7 @@ class Explanation:
     obstacles: dict[str, str]
 
     def __str__(self) -> str:
+        """Give a table."""
         problem = self.problem
         lines = [
             f"M = {problem.m}, N = {problem.n}, K = {problem.k}, "

@@ -1,4 +1,4 @@
-"""The two verbs: swiglu and mlp."""
+"""The two functions: swiglu and mlp."""
 
 from __future__ import annotations
 

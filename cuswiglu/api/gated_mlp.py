@@ -1,8 +1,9 @@
-"""GatedMLP: weights held, plans kept."""
+"""GatedMLP: a layer that holds checked weights and the calls prepared for them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import arrays, problem
@@ -23,7 +24,7 @@ CACHED_CALLS = 64  # of one layer: M, the layout of x, and of out where it is gi
 
 
 class GatedMLP:
-    """A gated MLP with its weights: call it with activations.
+    """Gated MLP with its weights: call it with activations.
 
     Parameters
     ----------
@@ -146,11 +147,11 @@ class GatedMLP:
         -------
         (..., K_out) array
         """
-        if out is None and like is None:  # the fast path: for few tokens, host time counts
-            signature = array_signature(x)
+        if like is None:  # the fast path: for few tokens, host time counts
+            signature = array_signature(x) if out is None else self._weights.signature(x, out)
             ready = None if signature is None else self._calls.get(signature)
             if ready is not None:
-                return ready.call(ready, x, self._addresses, self._operands, None, stream)
+                return ready.call(ready, x, self._addresses, self._operands, out, stream)
         return dispatch.call_with(self._weights, x, out, stream, like)
 
     def capture(self, x: Any) -> CapturedMLP:
@@ -185,6 +186,7 @@ class GatedMLP:
         return CapturedMLP(self, view, self.k_out)
 
     def __repr__(self) -> str:
+        """Say sizes, layout, device and the kernels in use in a line."""
         return str(self._summary())
 
     def _repr_html_(self) -> str:
@@ -233,8 +235,7 @@ class GatedMLP:
         """
         from ..models import load_safetensors
 
-        _check_device(device)
-        return cls._from_weights(load_safetensors(path, layer), device, variant, deterministic)
+        return cls._load(load_safetensors, path, layer, device, variant, deterministic)
 
     @classmethod
     def from_gguf(
@@ -249,13 +250,21 @@ class GatedMLP:
         """Load the MLP of one layer of a GGUF file, dequantised to BF16; as `from_safetensors`."""
         from ..models import load_gguf
 
-        _check_device(device)
-        return cls._from_weights(load_gguf(path, layer), device, variant, deterministic)
+        return cls._load(load_gguf, path, layer, device, variant, deterministic)
 
     @classmethod
-    def _from_weights(
-        cls, weights: MLPWeights, device: str, variant: str, deterministic: str | None
+    def _load(
+        cls,
+        load: Callable[[str | os.PathLike[str], int], MLPWeights],
+        path: str | os.PathLike[str],
+        layer: int,
+        device: str,
+        variant: str,
+        deterministic: str | None,
     ) -> GatedMLP:
+        if device not in ("cuda", "cpu"):
+            raise ValueError(f"device must be 'cuda' or 'cpu', got {device!r}")
+        weights = load(path, layer)
         held = weights.arguments
         if device == "cuda":
             held = {name: _to_device(array) for name, array in held.items() if array is not None}
@@ -280,11 +289,6 @@ def _rule(variant: str, deterministic: str | None) -> str:
             f"{variant!r}"
         )
     return select.BATCH
-
-
-def _check_device(device: str) -> None:
-    if device not in ("cuda", "cpu"):
-        raise ValueError(f"device must be 'cuda' or 'cpu', got {device!r}")
 
 
 def _to_device(array: Any) -> Any:

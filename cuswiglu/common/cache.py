@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -24,7 +23,6 @@ class Cache(Generic[Key, Value]):
         self._lock = threading.Lock()
         # Read and written whole, so that calls of one kind after another need no lock.
         self._last: tuple[Key, Value] | None = None
-        _caches.add(self)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -60,12 +58,3 @@ class Cache(Generic[Key, Value]):
         with self._lock:
             self._values.clear()
             self._last = None
-
-
-_caches: weakref.WeakSet[Cache[Any, Any]] = weakref.WeakSet()
-
-
-def clear_all() -> None:
-    """Forget what every cache of the process keeps: the next call of any kind is a first one."""
-    for cache in list(_caches):
-        cache.clear()

@@ -173,7 +173,7 @@ def _call(
     problem.check_x(view, gate_up[0])
     shape = (*view.shape[:-1], operands.columns)
     if view.empty:
-        return operation.empty(shape, view.dtype)
+        return jax.numpy.zeros(shape, view.dtype)
     rows = jax.numpy.reshape(x, (math.prod(view.shape[:-1]), view.shape[-1]))
     arguments = operation.same_axes(rows, *map(jax.numpy.asarray, given.values()))
     function = operation.transformable(Operation(meant, tuple(given)), layout, variant)
@@ -181,7 +181,7 @@ def _call(
 
 
 def _view(name: str, array: Any) -> ArrayView:
-    """View of the shape of an array, for checks."""
+    """View the shape of an array, for checks."""
     if not (hasattr(array, "shape") and hasattr(array, "dtype")):
         raise TypeError(
             f"{name} must be a JAX array, got {type(array).__name__}: make one with jnp.asarray"

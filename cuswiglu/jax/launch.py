@@ -65,7 +65,7 @@ class FusedCall:
 
     @property
     def operands(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Name and shape of each argument, then of each result, as they lie in memory."""
+        """Names and shapes of the arguments, then of the results, as they lie in memory."""
         gate = (self.k, self.n) if self.layout == "n" else (self.n, self.k)
         down = (self.n, self.k_out) if self.layout == "n" else (self.k_out, self.n)
         shapes: dict[str, tuple[int, ...]] = {"w_gate": gate, "w_up": gate, "w_down": down}
@@ -90,7 +90,7 @@ class FusedCall:
         return problem.problems(x, weights, None, self._activation())
 
     def _weight(self, name: str, shape: tuple[int, int], device: Device) -> ArrayView:
-        """View of a weight of this shape, as it will lie."""
+        """View a weight of this shape, as it will lie."""
         view = arrays.new_view(name, shape, device, self.dtype)
         return view if self.layout == "n" else view.like(None, shape, (1, shape[0]))
 
@@ -139,20 +139,20 @@ class Launch:
         self._chain.launch(x, weight_addresses(*weights), hidden, out, stream)
 
 
-_launches: Cache[tuple[bytes, int], Launch] = Cache(CACHED_LAUNCHES)
+launches: Cache[tuple[bytes, int], Launch] = Cache(CACHED_LAUNCHES)
 
 
 def execute(call: Call) -> None:
-    """Launch what a call asks for."""
+    """Launch what a custom call asks for: the handler's body."""
     key = call.attribute, call.device
-    launch = _launches.get(key)
+    launch = launches.get(key)
     if launch is None:
         made = FusedCall.parse(key[0])
         expected = [(xla.DTYPES[made.dtype], shape) for _, shape in made.operands]
         if call.buffers != expected:
             raise ValueError(f"the call's arrays are {call.buffers}, expected {expected}")
         launch = Launch(made, key[1])
-        _launches.put(key, launch)
+        launches.put(key, launch)
     launch(call.addresses, call.stream)
 
 

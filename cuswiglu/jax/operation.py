@@ -1,4 +1,4 @@
-"""The function that JAX transforms: kernels where they apply, plain JAX elsewhere.
+"""The function that JAX transforms: kernels where they can be used, plain JAX elsewhere.
 
 custom_vjp (gradients) around custom_vmap (batches become rows) around the choice, made while JAX
 traces, between XLA's custom call and plain JAX.
@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from ..common.device import Device, DeviceInfo
 from ..runtime import plan
@@ -36,7 +35,6 @@ def transformable(operation: Operation, layout: str, variant: str) -> Callable[.
     variant : str
         As in `cuswiglu.swiglu`.
     """
-
     forward: Any = jax.custom_batching.custom_vmap(
         functools.partial(_forward, operation, layout, variant)
     )
@@ -196,8 +194,3 @@ def _varying(array: Array, axes: tuple[str, ...]) -> Array:
     if hasattr(jax.lax, "pcast"):
         return jax.lax.pcast(array, axes, to="varying")
     return jax.lax.pvary(array, axes)
-
-
-def empty(shape: tuple[int, ...], dtype: str) -> Array:
-    """Make the result of no tokens."""
-    return jnp.zeros(shape, dtype)

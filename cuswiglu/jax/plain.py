@@ -28,7 +28,7 @@ _GATES = {
 
 @dataclass(frozen=True)
 class Operation:
-    """Operation that is computed: the activation, and which arguments there are.
+    """Operation to compute: its activation, and which arguments it has.
 
     `names` are those of the arguments behind x, in order: w_gate, w_up, w_down for mlp, and the
     biases that were given.
@@ -80,7 +80,7 @@ def gradients(
 
 
 def _sums(x: Array, given: dict[str, Array]) -> tuple[Array, Array]:
-    """Sums of gate and of up, before the activation."""
+    """Sum gate's and up's products, before the activation."""
     gate, up = (_sum(x, given[f"w_{name}"], given.get(f"b_{name}")) for name in ("gate", "up"))
     return gate, up
 

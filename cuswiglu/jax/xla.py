@@ -24,11 +24,13 @@ _HEAD = (("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p))
 
 
 class Version(ctypes.Structure):
+    """XLA_FFI_Api_Version: the version of XLA's FFI."""
+
     _fields_ = (*_HEAD, ("major", ctypes.c_int), ("minor", ctypes.c_int))
 
 
 class Api(ctypes.Structure):
-    """What XLA offers, as addresses of functions that take a structure each."""
+    """XLA_FFI_Api: addresses of XLA's functions, which take a structure each."""
 
     _fields_ = (
         *_HEAD,
@@ -45,6 +47,8 @@ class Api(ctypes.Structure):
 
 
 class Buffer(ctypes.Structure):
+    """XLA_FFI_Buffer: an array in device memory."""
+
     _fields_ = (
         *_HEAD,
         ("dtype", ctypes.c_int),
@@ -55,7 +59,7 @@ class Buffer(ctypes.Structure):
 
 
 class Buffers(ctypes.Structure):
-    """Arguments, or results: `items` is an array of pointers to `Buffer`."""
+    """XLA_FFI_Args or _Rets: arguments or results; `items` points to pointers to `Buffer`."""
 
     _fields_ = (
         *_HEAD,
@@ -66,6 +70,8 @@ class Buffers(ctypes.Structure):
 
 
 class Attributes(ctypes.Structure):
+    """XLA_FFI_Attrs: attributes of a call, by name."""
+
     _fields_ = (
         *_HEAD,
         ("count", ctypes.c_int64),
@@ -76,10 +82,14 @@ class Attributes(ctypes.Structure):
 
 
 class Bytes(ctypes.Structure):
+    """XLA_FFI_ByteSpan: a string."""
+
     _fields_ = (("address", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
 class CallFrame(ctypes.Structure):
+    """XLA_FFI_CallFrame: all that a handler is called with."""
+
     _fields_ = (
         *_HEAD,
         ("api", ctypes.c_void_p),
@@ -92,6 +102,8 @@ class CallFrame(ctypes.Structure):
 
 
 class Extension(ctypes.Structure):
+    """XLA_FFI_Extension_Base: an element of a frame's list of extensions."""
+
     _fields_ = (
         ("struct_size", ctypes.c_size_t),
         ("type", ctypes.c_int),
@@ -100,6 +112,8 @@ class Extension(ctypes.Structure):
 
 
 class Metadata(ctypes.Structure):
+    """XLA_FFI_Metadata: what a handler says of itself."""
+
     _fields_ = (
         ("struct_size", ctypes.c_size_t),
         ("version", Version),
@@ -108,15 +122,19 @@ class Metadata(ctypes.Structure):
 
 
 class MetadataExtension(ctypes.Structure):
+    """XLA_FFI_Metadata_Extension: asks for `Metadata`."""
+
     _fields_ = (("base", Extension), ("metadata", ctypes.c_void_p))
 
 
 class ErrorCreate(ctypes.Structure):
+    """XLA_FFI_Error_Create_Args: makes an error."""
+
     _fields_ = (*_HEAD, ("message", ctypes.c_char_p), ("code", ctypes.c_int))
 
 
 class ErrorDetails(ctypes.Structure):
-    """Older versions know no code."""
+    """XLA_FFI_Error_GetMessage_Args: asks for a message; older versions know no code."""
 
     _fields_ = (
         *_HEAD,
@@ -127,19 +145,25 @@ class ErrorDetails(ctypes.Structure):
 
 
 class ErrorDestroy(ctypes.Structure):
+    """XLA_FFI_Error_Destroy_Args: frees an error."""
+
     _fields_ = (*_HEAD, ("error", ctypes.c_void_p))
 
 
 class StreamGet(ctypes.Structure):
+    """XLA_FFI_Stream_Get_Args: asks for a call's CUDA stream."""
+
     _fields_ = (*_HEAD, ("context", ctypes.c_void_p), ("stream", ctypes.c_void_p))
 
 
 class DeviceOrdinalGet(ctypes.Structure):
+    """XLA_FFI_DeviceOrdinal_Get_Args: asks for a call's CUDA device."""
+
     _fields_ = (*_HEAD, ("context", ctypes.c_void_p), ("ordinal", ctypes.c_int32))
 
 
 class XlaError(RuntimeError):
-    """XLA refused what a handler asked of it, or speaks in a way that is not known here."""
+    """Refusal by XLA of what a handler asked for, or an FFI that is not known here."""
 
 
 #: XLA's functions return at once: the interpreter's lock is kept.
@@ -180,13 +204,13 @@ class _Functions:
         self._device_ordinal_get = _FUNCTION(api.device_ordinal_get)
 
     def stream(self, context: int) -> int:
-        """The CUDA stream that a call is to work on."""
+        """Ask for the CUDA stream that a call is to work on."""
         asked = StreamGet(ctypes.sizeof(StreamGet), None, context, None)
         self._check(self._stream_get(ctypes.addressof(asked)))
         return asked.stream or 0
 
     def device(self, context: int) -> int:
-        """The CUDA device of a call."""
+        """Ask for the CUDA device of a call."""
         asked = DeviceOrdinalGet(_bytes_to(DeviceOrdinalGet, "ordinal"), None, context, -1)
         self._check(self._device_ordinal_get(ctypes.addressof(asked)))
         return int(asked.ordinal)
@@ -220,7 +244,7 @@ class Call:
 
     @property
     def attribute(self) -> bytes:
-        """The attribute's text."""
+        """Text of the attribute."""
         attributes = self._frame.attributes
         if attributes.count != 1 or ctypes.c_int.from_address(attributes.types).value != _STRING:
             raise XlaError("the call must have one attribute, a string")
@@ -229,13 +253,13 @@ class Call:
 
     @property
     def addresses(self) -> list[int]:
-        """Where arguments lie, and results behind them."""
+        """Addresses of the arguments, then of the results."""
         at = Buffer.data.offset
         return [ctypes.c_uint64.from_address(item + at).value for item in self._items()]
 
     @property
     def buffers(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Element type (XLA_FFI_DataType) and dimensions of arguments, and of results."""
+        """Element types (XLA_FFI_DataType) and dimensions of the arguments, then of the results."""
         found = [Buffer.from_address(item) for item in self._items()]
         return [
             (
@@ -268,7 +292,7 @@ def _pointers(address: int | None, count: int) -> list[int]:
 
 
 def handler(execute: Callable[[Call], None]) -> Any:
-    """A function that XLA can call, made of one in Python.
+    """Make a function that XLA can call of one in Python.
 
     Parameters
     ----------
@@ -300,7 +324,7 @@ def handler(execute: Callable[[Call], None]) -> Any:
 
 
 def _describe(frame: CallFrame, metadata: Metadata) -> None:
-    """XLA asks for the version a handler was made for, and for its traits."""
+    """Tell XLA the version a handler was made for, and its traits."""
     # Another major version is refused by XLA, in words of its own. Any minor one will do, as far as
     # can be known here: what a call needs of it is looked for then. 0.1 does not give its API.
     metadata.version.major = KNOWN_MAJOR
@@ -309,7 +333,7 @@ def _describe(frame: CallFrame, metadata: Metadata) -> None:
 
 
 def _error(frame: CallFrame, error: BaseException) -> int | None:
-    """An error of XLA's; freed by XLA."""
+    """Make an error of XLA's, which XLA frees."""
     message = f"cuswiglu: {type(error).__name__}: {error}".encode()
     made = ErrorCreate(_bytes_to(ErrorCreate, "code"), None, message, _INTERNAL)
     address: int | None = _FUNCTION(Api.from_address(frame.api).error_create)(

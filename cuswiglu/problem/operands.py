@@ -25,11 +25,6 @@ class WeightArrays(NamedTuple):
     b_up: Any = None
     b_down: Any = None
 
-    def imported(self, stream: Any) -> WeightArrays:
-        """Import arrays of other libraries as NumPy's or CuPy's, for use on `stream`."""
-        named = zip(self._fields, self, strict=True)
-        return WeightArrays(*(arrays.import_array(name, array, stream) for name, array in named))
-
 
 @dataclass(frozen=True)
 class Weights:
@@ -75,6 +70,11 @@ class Weights:
         return self.gate_up[0].shape[0]
 
     @property
+    def all_down(self) -> tuple[ArrayView, ...]:
+        """Weight of the down projection as a plan takes it, a tuple; empty for swiglu."""
+        return () if self.down is None else (self.down,)
+
+    @property
     def n(self) -> int:
         """Intermediate size."""
         return intermediate(self.gate_up)
@@ -103,11 +103,7 @@ class Weights:
     @property
     def views(self) -> list[ArrayView]:
         """Views of all weights and biases that were given."""
-        return [*self.gate_up, *([] if self.down is None else [self.down]), *self.biases]
-
-
-def _view(name: str, array: Any, stream: Any) -> ArrayView | None:
-    return None if array is None else arrays.view(name, array, stream)
+        return [*self.gate_up, *self.all_down, *self.biases]
 
 
 def problems(

@@ -1,7 +1,7 @@
-"""The chain of a call: gate and up, then the down projection, whose input is their result.
+"""Chains: gate and up, then the down projection, whose input is their result.
 
-The only place that says what follows what. Where both are kernels' work, addresses are enough; in
-any case, and on the CPU, arrays do.
+No other module says what follows what. Where both are kernels' work, addresses are enough; views
+of arrays always are, on the CPU too.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from .. import arrays
 from ..arrays import ArrayView
 from ..problem import Weights
 from .arguments import Addresses
@@ -30,14 +31,14 @@ def weight_addresses(
 def kernel_addresses(
     x: int, weights: WeightAddresses, hidden: int, out: int
 ) -> tuple[Addresses, Addresses]:
-    """Addresses as the kernel of gate and up takes them, and as that of the down projection."""
+    """Put addresses in the order of the gate-up kernel's operands, and of the down kernel's."""
     gate, up, down, gate_up_biases, down_biases = weights
     first, second = (x, gate, up, hidden), (hidden, down, down, out)
     return first + gate_up_biases, second + down_biases
 
 
 class Chain:
-    """The plan of gate and up, and that of the down projection if there is one.
+    """Plan of gate and up, and that of the down projection if there is one.
 
     They are the chain's own: nobody else points their kernels at other arrays.
 
@@ -69,18 +70,16 @@ class Chain:
             if self.launch_down is not None:
                 self.launch_down(second, stream)
 
-    def __call__(
-        self, x: ArrayView, weights: Weights, hidden: ArrayView, out: ArrayView, stream: int
-    ) -> None:
-        """Compute with matrices that lie as planned, on `stream`, which is the current one.
-
-        Without a down projection, `hidden` and `out` are the same.
-        """
-        gate_up, *down = self.plans
+    def __call__(self, x: ArrayView, weights: Weights, out: ArrayView, stream: int) -> None:
+        """Compute with matrices that lie as planned, on `stream`, which is the current one."""
+        gate_up, *others = self.plans
+        hidden = out
+        if others:
+            shape = gate_up.problem.m, weights.n
+            hidden = arrays.view("hidden", arrays.empty(shape, x.device, x.dtype))
         gate_up(x, weights.gate_up, hidden, stream, weights.gate_up_biases)
-        for plan in down:
-            assert weights.down is not None  # as planned
-            plan(hidden, (weights.down,), out, stream, weights.down_biases)
+        for down in others:
+            down(hidden, weights.all_down, out, stream, weights.down_biases)
 
     def load_weights_ahead(self) -> None:
         """Load gate and up ahead, as `Sm90Plan.load_weights_ahead`; down's are already."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 from ..arrays import ArrayView
 from ..backends import cublas, reference
-from ..common.cache import Cache
 from ..common.device import DeviceInfo
 from ..kernels.decode_variant import DecodeVariant
 from ..problem import Problem
@@ -21,11 +21,10 @@ from .portable import PortablePlan
 from .tensor_map import Descriptors
 
 CACHED_CHOICES = 256
-CACHED_DEVICES = 64
 
 
 class Sm90Plan:
-    """A kernel of ours: handle, grid, descriptors and packed arguments.
+    """Plan of a kernel of ours: handle, grid, descriptors and packed arguments.
 
     Parameters
     ----------
@@ -102,7 +101,7 @@ class Sm90Plan:
             self.launch(addresses, stream)
 
     def load_weights_ahead(self) -> None:
-        """From the next launch on: no kernel that may still run writes the weights."""
+        """Load weights ahead from the next launch on: nothing that may still run writes them."""
         self._arguments.integers[self._ahead] = 1
 
     @property
@@ -113,36 +112,25 @@ class Sm90Plan:
 
 Plan = Sm90Plan | PortablePlan
 
-_choices: Cache[tuple[Problem, str], Choice] = Cache(CACHED_CHOICES)
-_devices: Cache[int, DeviceInfo] = Cache(CACHED_DEVICES)
 
-
+@functools.cache
 def device_info(index: int) -> DeviceInfo:
-    """What selection needs of a CUDA device, asked once."""
-    info = _devices.get(index)
-    if info is None:
-        info = driver().device_info(index)
-        _devices.put(index, info)
-    return info
+    """Ask once what selection needs to know of a CUDA device."""
+    return driver().device_info(index)
 
 
+@functools.lru_cache(CACHED_CHOICES)
 def choose(problem: Problem, name: str = "auto") -> Choice:
-    """Choose for a problem under ``variant=name``: once, then from the cache.
+    """Choose for a problem under ``variant=name``: once, then the most recently used are kept.
 
-    Layers of one shape share a choice. The cache keeps the most recently used `CACHED_CHOICES`.
+    Layers of one shape share a choice.
     """
-    key = (problem, name)
-    choice = _choices.get(key)
-    if choice is None:
-        on_cpu = problem.device.kind == "cpu"
-        device = None if on_cpu else device_info(problem.device.index)
-        choice = select.select(problem, device, name)
-        _choices.put(key, choice)
-    return choice
+    device = None if problem.device.kind == "cpu" else device_info(problem.device.index)
+    return select.select(problem, device, name)
 
 
 def plan_for(problem: Problem, name: str = "auto", *, overlapping: bool = True) -> Plan:
-    """Plan what `choose` says, anew: the plan is the caller's own.
+    """Plan what `choose` says. The plan is new, and the caller's own.
 
     The problem's device must be current. Plans hold no arrays and no device memory, so that nothing
     a GPU still uses goes when one is forgotten. `overlapping` is as in `Sm90Plan`.

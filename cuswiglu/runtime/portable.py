@@ -11,7 +11,7 @@ from ..selection.select import Choice
 
 
 class PortablePlan:
-    """A product on the portable path, or of the reference: array libraries do the launching.
+    """Plan of a product on the portable path, or of the reference: array libraries launch it.
 
     Parameters
     ----------

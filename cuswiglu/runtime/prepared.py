@@ -1,4 +1,4 @@
-"""Prepared calls: all that is checked and planned once for arrays of one signature.
+"""Prepared calls: all that is checked and planned once, for arrays of one signature.
 
 How a call reaches the driver, and why it goes by stored functions where it does:
 
@@ -31,7 +31,6 @@ JOINED_BYTES = 256 << 10
 _ALIGNMENT = 512  # bytes, of what lies in one allocation; as CuPy's pool aligns
 _PER_THREAD = 2  # cudaStreamPerThread: one handle, and a stream of its own for each thread
 
-
 #: Weights and biases as what is not a kernel computes with: arrays in the order of `WeightArrays`,
 #: which are viewed for that, or views.
 Operands = tuple[Any, ...] | Weights
@@ -39,7 +38,7 @@ Call = Callable[["PreparedCall", Any, WeightAddresses, Operands, Any, Any], Any]
 
 
 class PreparedCall:
-    """A call of swiglu, or of the MLP where there is a down projection, on a CUDA device.
+    """Call of swiglu, or of the MLP where there is a down projection, on a CUDA device.
 
     Parameters
     ----------
@@ -54,9 +53,9 @@ class PreparedCall:
     chain : Chain
     call : function of self, x, addresses, operands, out, stream
         Launches on arrays of the signature that the call was prepared for. x and out are CuPy
-        arrays, or None for the last; addresses and operands are of the weights. Returns
-        `out`, or a new array. Raises ValueError if `out` overlaps an input, TypeError if `stream`
-        is no stream, and DriverError in a forked child or if a launch fails.
+        arrays, or None for the last; addresses and operands are of the weights. Returns `out`,
+        or a new array. Raises ValueError if `out` overlaps an input, TypeError if `stream` is no
+        stream, and DriverError in a forked child or if a launch fails.
 
     The device must be current when it is made. Calls may come from several threads.
     """
@@ -71,10 +70,9 @@ class PreparedCall:
         self._device, self._index = x.device, x.device.index
         self._check_process = driver().check_process
         self._shape = out.shape
-        self._hidden = chain.plans[0].problem.m, weights.n
         hidden, new = (
             _bytes(arrays.new_view("", shape, x.device, x.dtype))
-            for shape in (self._hidden, self._shape)
+            for shape in ((chain.plans[0].problem.m, weights.n), self._shape)
         )
         #: 0 without an intermediate, and where an array library allocates it.
         self._hidden_bytes = hidden if chain.of_kernels and weights.down is not None else 0
@@ -120,10 +118,7 @@ class PreparedCall:
             weights = Weights.view(WeightArrays(*weights))
         rows = arrays.matrix(arrays.view("x", x))
         target = arrays.matrix(arrays.view("out", out), writing=True)
-        between = target
-        if weights.down is not None:
-            between = arrays.view("hidden", self._array(self._hidden))
-        self.chain(rows, weights, between, target, stream)
+        self.chain(rows, weights, target, stream)
 
     def _quickly(self, result_bytes: int) -> Call:
         """Make the fast path: two kernels on the current stream, new arrays in one allocation.
@@ -143,9 +138,8 @@ class PreparedCall:
         memory: Any = None
         allocator: Any = None
         of_stream = -1
-        target = hidden = unused = unshared = 0
+        target = hidden = unused = unshared = of_x = 0
         of_weights: WeightAddresses | None = None
-        of_x = 0
         first: tuple[int, ...] = ()
         second: tuple[int, ...] = ()
 
@@ -200,11 +194,11 @@ class PreparedCall:
 
 
 def _without_memory(view: ArrayView) -> ArrayView:
-    """How an array lies, seen from its first element."""
+    """View an array from its first element, without its memory."""
     return dataclasses.replace(view, pointer=0, array=None)
 
 
 def _bytes(view: ArrayView) -> int:
-    """Bytes from the first to the end of the last element."""
+    """Count the bytes from the first to the end of the last element."""
     first, last = arrays.span(view)
     return last - first

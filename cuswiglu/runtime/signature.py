@@ -27,7 +27,7 @@ _ndarray: Any = None  # CuPy's, once an array of it has been met
 
 
 def array_signature(array: Any) -> ArraySignature | None:
-    """Signature of a BF16 or FP16 CuPy array; None for anything else."""
+    """Take the signature of a BF16 or FP16 CuPy array; None for anything else."""
     global _ndarray
     if type(array) is not _ndarray:
         cupy = sys.modules.get("cupy")
@@ -51,7 +51,7 @@ def array_signature(array: Any) -> ArraySignature | None:
 def call_signature(
     variant: str, activation: str | ClampedSwiGLU, given: tuple[Any, ...]
 ) -> CallSignature | None:
-    """Signature of a call with these arguments.
+    """Take the signature of a call with these arguments.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ def call_signature(
     tuple or None
         None if an argument is no CuPy array of a dtype that is computed.
     """
-    if type(variant) is not str:
-        return None
-    if type(activation) is not str and type(activation) is not ClampedSwiGLU:
+    if type(variant) is not str or not (
+        type(activation) is str or type(activation) is ClampedSwiGLU
+    ):
         return None
     parts: list[Any] = [variant, activation]
     for array in given:

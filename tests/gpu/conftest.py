@@ -42,9 +42,9 @@ def draw(cupy):
 @pytest.fixture
 def no_plans():
     """As a new process: a choice that is there already does not warn again."""
-    from cuswiglu.common import cache
+    from cuswiglu.api import dispatch
 
-    cache.clear_all()
+    dispatch.clear_caches()
 
 
 @pytest.fixture

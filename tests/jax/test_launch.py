@@ -21,6 +21,13 @@ SWIGLU = FusedCall(M, K, N, 0, "k", GATED[0].name, "")
 MLP = dataclasses.replace(SWIGLU, k_out=K_OUT, down=PLAIN[0].name)
 
 
+@pytest.fixture(autouse=True)
+def _no_launches_kept():
+    launch.launches.clear()
+    yield
+    launch.launches.clear()
+
+
 def arrays_of(description):
     """Arguments, and results."""
     dtype = np.dtype(description.dtype)

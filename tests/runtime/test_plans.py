@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import cuswiglu
-from cuswiglu.common.cache import Cache
 from cuswiglu.common.device import Device
 from cuswiglu.runtime import plan, tensor_map
 from cuswiglu.runtime.driver import DriverError
@@ -169,11 +168,15 @@ def test_other_problems_and_other_names_have_other_choices(choose):
     assert len({id(found) for found in choices}) == 4
 
 
-def test_the_cache_is_bounded(choose, monkeypatch):
-    monkeypatch.setattr(plan, "_choices", Cache(1))
+def test_the_cache_is_bounded(choose):
     first = choose(1)
+    for m in range(2, plan.CACHED_CHOICES + 1):
+        choose(m)
+    assert choose(1) is first  # and is the most recently used now
+    choose(plan.CACHED_CHOICES + 1)
     assert choose(1) is first
-    choose(2)
+    for m in range(2, plan.CACHED_CHOICES + 2):
+        choose(m)
     assert choose(1) is not first
 
 
