@@ -169,19 +169,15 @@ struct TileKernel {
         Store::sync_warpgroup(consumer);
       }
       // Inlined however long it is.
-      for_width<Traits::kBlockN>(tile.width, [&](auto width) __attribute__((always_inline)) {
-        compute<width>(smem, read, tile, k_tiles, consumer, stored, asked, tma_out);
+      Traits::for_width(tile.width, [&](auto width) __attribute__((always_inline)) {
+        compute<width.value>(smem, read, tile, k_tiles, consumer, stored, asked, tma_out);
       });
     }
     Store::drain();
   }
 
   CUTLASS_DEVICE static TileCoord tile_of(DenseScheduler const& scheduler, int number) {
-    ClusterCoord const cluster = scheduler.coord(number);
-    int const peer = Traits::kClusterM > 1 ? int(cute::block_rank_in_cluster()) : 0;
-    int const m = (cluster.row * Traits::kClusterM + peer) * Traits::kBlockM;
-    int const box = Traits::kFittedBoxes ? scheduler.wide_width : Traits::kBlockN;
-    return {m, cluster.column, cluster.width, box};
+    return Loop::Operands::tile(scheduler.coord(number), scheduler.wide_width, Loop::rank());
   }
 
   // Named barriers wake faster than those in shared memory: the turn changes once a tile, and the
@@ -191,18 +187,6 @@ struct TileKernel {
   }
   CUTLASS_DEVICE static void give_turn(int consumer) {
     cutlass::arch::NamedBarrier::arrive(256, uint32_t(Traits::kConsumers + consumer));
-  }
-
-  // f(Int<width>), for a width that is kWidth or a narrower one.
-  template <int kWidth, class F>
-  CUTLASS_DEVICE static void for_width(int width, F f) {
-    if constexpr (kWidth > Traits::kNarrowest) {
-      if (width < kWidth) {
-        for_width<kWidth - Traits::kNarrowing>(width, f);
-        return;
-      }
-    }
-    f(Int<kWidth>{});
   }
 
   // One consumer warpgroup's share of a tile kWidth wide.

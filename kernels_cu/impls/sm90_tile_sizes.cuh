@@ -2,7 +2,15 @@
 // for the host too.
 #pragma once
 
+#include "common/host_device.cuh"
+
 namespace cuswiglu {
+
+// A number known at compile time.
+template <int kValue>
+struct Constant {
+  static constexpr int value = kValue;
+};
 
 enum class Schedule { Pingpong, Cooperative };
 
@@ -78,6 +86,18 @@ struct TileSizes {
     // narrower than a stage's room for gate, gate lies at that room's end.
     static constexpr int kFirstColumn = kWeights == 2 ? kBlockN - kWidth : 0;
   };
+
+  // f(Constant<width>), for the width of a column of tiles: kWidth, or a narrower one.
+  template <int kWidth = kBlockN, class F>
+  CUSWIGLU_HOST_DEVICE static void for_width(int width, F f) {
+    if constexpr (kWidth > kNarrowest) {
+      if (width < kWidth) {
+        for_width<kWidth - kNarrowing>(width, f);
+        return;
+      }
+    }
+    f(Constant<kWidth>{});
+  }
 };
 
 }  // namespace cuswiglu
