@@ -1,4 +1,4 @@
-// What sums go through before the one rounding, in FP32: y = G(gate) * U(up).
+// Activations of gate and up, in FP32 before the one rounding: y = G(gate) * U(up).
 #pragma once
 
 #include <cutlass/cutlass.h>
@@ -54,7 +54,10 @@ struct SiLU {
 };
 
 struct SiLUGated {
-  CUTLASS_DEVICE float operator()(float gate, float up) const { return SiLU{}(gate) * up; }
+  CUTLASS_DEVICE float operator()(float gate, float up) const {
+    SiLU const silu;
+    return silu(gate) * up;
+  }
 };
 
 // NaN stays NaN.

@@ -12,7 +12,7 @@ struct DecodeStore {
   using Element = typename Traits::Element;
   using Cta = Cta<Traits>;
   using Accumulators = typename DecodeMainloop<Traits>::Accumulators;
-  // Of one of a thread's rows, for its tokens.
+  // Sums of one of a thread's rows, a number for each of its tokens.
   using Row = float[Traits::kRowTokens];
 
   // A tile's place in the result, and how much of it there is.

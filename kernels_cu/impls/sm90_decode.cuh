@@ -152,9 +152,8 @@ struct DecodeKernel {
         }
       } else if constexpr (!kGeneral) {
         SiLU silu;
-        Store::template store<kHalves>(to, row_of, [&](int half, int i) {
-          return silu(one[half][i]) * other[half][i];
-        });
+        Store::template store<kHalves>(
+            to, row_of, [&](int half, int i) { return silu(one[half][i]) * other[half][i]; });
       } else {
         CUTLASS_PRAGMA_UNROLL
         for (int half = 0; half < kHalves; ++half) {

@@ -71,8 +71,7 @@ struct TileKernel {
     Asked const asked(args);
 
     DenseScheduler const scheduler(args.m, args.n, Traits::kBlockM * Traits::kClusterM,
-                                   args.raster_rows, args.wide, args.wide_width,
-                                   args.narrow_width);
+                                   args.raster_rows, args.wide, args.wide_width, args.narrow_width);
     int const k_tiles = (args.k + Traits::kBlockK - 1) / Traits::kBlockK;
     // The grid is (kClusterM, clusters).
     int const first = int(blockIdx.y);
@@ -245,7 +244,7 @@ struct TileKernel {
     if constexpr (Traits::kPingpong) read.advance(Traits::kPasses * k_tiles);
   }
 
-  // What a warpgroup stores: where, of which tile.
+  // Where a warpgroup stores its share of a tile.
   struct Target {
     Element* boxes;
     int consumer;
@@ -268,9 +267,8 @@ struct TileKernel {
       Node node(combine);
       node.params = &params;
       node.smem = to.boxes;
-      node.store_tile(accum, typename Traits::template Width<kWidth>::TiledMma{}, to.row,
-                      to.column, threadIdx.x % 128,
-                      [&] { Store::sync_warpgroup(to.consumer); }, to.stored);
+      node.store_tile(accum, typename Traits::template Width<kWidth>::TiledMma{}, to.row, to.column,
+                      threadIdx.x % 128, [&] { Store::sync_warpgroup(to.consumer); }, to.stored);
     } else {
       auto result = [&](int v, int m) {
         if constexpr (Traits::kPasses == 2) {
