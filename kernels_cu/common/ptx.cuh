@@ -5,8 +5,8 @@
 
 namespace cuswiglu {
 
-// Like cute::store_shared_remote, which moves 4 bytes: writes 16 bytes to the place that `at` has in
-// the shared memory of another CTA of the cluster, and counts them at its `barrier`.
+// Like cute::store_shared_remote, which moves 4 bytes: writes 16 bytes to the place that `at` has
+// in the shared memory of another CTA of the cluster, and counts them at its `barrier`.
 CUTLASS_DEVICE void store_shared_remote(float4 value, float* at, void* barrier, int rank) {
   uint32_t const remote = cute::set_block_rank(cute::cast_smem_ptr_to_uint(at), rank);
   uint32_t const remote_barrier = cute::set_block_rank(cute::cast_smem_ptr_to_uint(barrier), rank);

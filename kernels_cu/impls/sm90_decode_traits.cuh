@@ -14,8 +14,8 @@ using cute::Int;
 using cute::Shape;
 using Major = cute::GMMA::Major;
 
-// Element: of all arrays, BF16 or FP16. kTokens: columns of the MMA; more tokens are walked in tiles
-// of so many. kMajor: how the weights lie in memory.
+// Element: of all arrays, BF16 or FP16. kTokens: columns of the MMA; more tokens are walked in
+// tiles of so many. kMajor: how the weights lie in memory.
 template <class Element_, bool kGated_, int kTokens_, Major kMajor_>
 struct DecodeTraits {
   using Element = Element_;

@@ -47,9 +47,9 @@
 
 namespace cuswiglu {
 
-// kGeneral: the general epilogue, biases and any activation, as the launch asks; else SiLU(gate) * up,
-// or a product. Entries of their own, for one that branches costs SiLU up to 2% where kernels are
-// short.
+// kGeneral: the general epilogue, biases and any activation, as the launch asks; else SiLU(gate) *
+// up, or a product. Entries of their own, for one that branches costs SiLU up to 2% where kernels
+// are short.
 template <class Traits, bool kGeneral>
 struct TileKernel {
   using Element = typename Traits::Element;

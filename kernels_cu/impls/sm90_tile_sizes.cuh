@@ -17,9 +17,9 @@ enum class Schedule { Pingpong, Cooperative };
 // How weights lie in memory: along K (a checkpoint's (N, K) matrices seen transposed) or along N.
 enum class Major { K, MN };
 
-// Family: of families.cuh. kBlockM x kBlockN is the tile of the RESULT that one CTA computes; columns
-// of tiles can be narrower by multiples of kNarrowing (0: they cannot), down to kNarrowest. kPacking:
-// columns that gate and up take turns by in packed weights, else 0.
+// Family: of families.cuh. kBlockM x kBlockN is the tile of the RESULT that one CTA computes;
+// columns of tiles can be narrower by multiples of kNarrowing (0: they cannot), down to kNarrowest.
+// kPacking: columns that gate and up take turns by in packed weights, else 0.
 template <class Family, Schedule kSchedule_, int kBlockM_, int kBlockN_, int kClusterM_,
           int kStages_, int kOutStages_, Major kMajorB_, int kPacking_, int kNarrowing_,
           int kNarrowest_>

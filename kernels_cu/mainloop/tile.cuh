@@ -92,7 +92,8 @@ struct TileMainloop {
     return ahead;
   }
 
-  // Producer, before the work ahead is done: the same weights into L2 only, which stays right even if a kernel ahead writes the weights.
+  // Producer, before the work ahead is done: the same weights into L2 only, which stays right even
+  // if a kernel ahead writes the weights.
   CUTLASS_DEVICE static void prefetch_weights(TileCoord tile, int k_tiles, InputMaps const& maps) {
     CUTLASS_PRAGMA_NO_UNROLL
     for (int k_tile = 0; k_tile < k_tiles && k_tile < 2 * Traits::kStages; ++k_tile) {

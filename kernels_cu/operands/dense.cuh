@@ -1,5 +1,5 @@
-// Dense operands of a tile kernel: which TMA boxes of weights a CTA loads, and where in a stage they
-// go. Plain integer code: compiles for the host too.
+// Dense operands of a tile kernel: which TMA boxes of weights a CTA loads, and where in a stage
+// they go. Plain integer code: compiles for the host too.
 #pragma once
 
 #include "common/host_device.cuh"
@@ -29,8 +29,8 @@ struct DenseOperands {
     return {m, cluster.column, cluster.width, box};
   }
 
-  // box(offset in shared memory, coordinate along the contiguous dimension, the other): the boxes of
-  // one weight that this CTA loads, of kWeightN columns from n on.
+  // box(offset in shared memory, coordinate along the contiguous dimension, the other): the boxes
+  // of one weight that this CTA loads, of kWeightN columns from n on.
   template <class Rank, class Box>
   CUSWIGLU_HOST_DEVICE static void each_box(int n, int k, Rank rank, Box box) {
     int const slice = Sizes::kSlices > 1 ? rank() : 0;
