@@ -1,4 +1,4 @@
-"""Devices: where arrays live, and what selection needs to know of a GPU."""
+"""Devices: where arrays live, and the properties of a GPU that selection depends on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Device:
-    """Where an array lives: the host, or one CUDA device."""
+    """Place where an array lives: the host, or one CUDA device."""
 
     kind: str  # "cpu" or "cuda"
     index: int = 0
@@ -21,14 +21,25 @@ CPU = Device("cpu")
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What selection needs to know of a CUDA device."""
+    """Properties of a CUDA device that selection depends on.
+
+    Attributes
+    ----------
+    name : str
+        As the driver gives it; tuned tables are kept by it.
+    capability : tuple of int
+        Compute capability, for instance (9, 0).
+    multiprocessors : int
+    driver : str
+        CUDA version that the driver supports, for instance "12.9".
+    """
 
     name: str
     capability: tuple[int, int]
     multiprocessors: int
-    driver: str = ""  # the CUDA version it supports, as "12.9"
+    driver: str = ""
 
     @property
     def runs_kernels(self) -> bool:
-        """sm_90a cubins run on compute capability 9.0 and nothing else."""
+        """Whether sm_90a cubins run here: on compute capability 9.0 and on nothing else."""
         return self.capability == (9, 0)
