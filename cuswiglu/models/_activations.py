@@ -126,7 +126,7 @@ def _of_config(section: dict[str, Any]) -> tuple[str, str, str] | None:
 
 
 def _of_bare(file: Path, names: Iterable[str], fix: str) -> str:
-    """Guess the activation of a file that names no model: by its tensors, or SiLU with a warning."""
+    """Guess the activation of an unnamed model by its tensors, or take SiLU and warn."""
     for name in sorted(names):
         for ending, model in TELLTALE.items():
             if name.endswith(ending):
