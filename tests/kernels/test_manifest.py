@@ -132,6 +132,7 @@ def test_a_decode_entry_takes_three_descriptors_three_addresses_and_the_numbers(
     assert found == [128] * 3 + [8, 8, 8] + [*DECODE_NUMBERS.values()]
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "key"), ENTRIES)
 def test_an_entry_uses_tensor_cores_and_tma(name, key):
     code = code_of(name, key)
@@ -141,6 +142,7 @@ def test_an_entry_uses_tensor_cores_and_tma(name, key):
     assert bool(re.search(r"\bUTMASTG\.2D", code)) == (name in TILE_NAMES)
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "key"), DECODE_ENTRIES)
 def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, key):
     code = code_of(name, key)
@@ -148,12 +150,14 @@ def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, key):
     assert found == {KERNELS[name].tokens}
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
 def test_loads_are_multicast_in_clusters_and_nowhere_else(name, key):
     code = code_of(name, key)
     assert ("UTMALDG.2D.MULTICAST" in code) == (KERNELS[name].cluster_m > 1)
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
 def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, key):
     """In columns of a WGMMA, 256 at most: gate's and up's together where both fit."""
@@ -164,6 +168,7 @@ def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, key):
     assert found == {each * width if each * width <= 256 else width for width in widths}
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
 def test_an_entry_stores_each_width_in_boxes_of_its_own(name, key):
     """Loops over boxes are unrolled, 64 rows by 32 columns each; for GELU, ReLU and the others."""
@@ -174,6 +179,7 @@ def test_an_entry_stores_each_width_in_boxes_of_its_own(name, key):
     assert len(re.findall(r"\bUTMASTG\.2D", code)) == times * sum(boxes)
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
 def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, key):
     """One exponential each: of 64 rows, a thread has half as many elements as there are columns.
@@ -189,6 +195,7 @@ def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, key):
     assert len(re.findall(r"\bMUFU\.EX2\b", code)) == expected
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "key"), ENTRIES)
 def test_an_entry_spills_nothing_and_one_for_extras_a_register_or_two(name, key):
     spilled = re.findall(r"\b(?:STL|LDL)\b", code_of(name, key))
@@ -222,6 +229,7 @@ def test_as_many_ctas_of_a_decode_kernel_find_registers_as_it_says(name):
     assert kernel.ctas * kernel.threads * registers <= 65536
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "key"), ENTRIES)
 def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, key):
     """Programmatic dependent launch: griddepcontrol, as SASS has it."""
