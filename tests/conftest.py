@@ -117,7 +117,7 @@ def portable(monkeypatch):
 
     monkeypatch.setattr(cublas, "cupy_module", lambda: fake)
     monkeypatch.setattr(cublas, "matmul", matmul)
-    for made in (cublas._activate, cublas._plus):
+    for made in (cublas.activation_kernel, cublas.bias_kernel):
         monkeypatch.setattr(cublas, made.__name__, functools.cache(made.__wrapped__))
     return cublas
 

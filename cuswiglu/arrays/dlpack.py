@@ -157,13 +157,13 @@ class Bfloat16:
     """DLPack producer that exports an array of 16-bit integers as bfloat16."""
 
     def __init__(self, pattern: Any) -> None:
-        self._pattern = pattern
+        self.pattern = pattern
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        kind, index = self._pattern.__dlpack_device__()
+        kind, index = self.pattern.__dlpack_device__()
         return int(kind), int(index)
 
     def __dlpack__(self, **options: Any) -> Any:
-        capsule = self._pattern.__dlpack__(**options)
+        capsule = self.pattern.__dlpack__(**options)
         _opened(capsule)[0].code = _BFLOAT  # it is new, and nobody else's yet
         return capsule

@@ -69,8 +69,8 @@ def on_cuda(cupy: Any, memory: Memory, dtype: np.dtype[Any], device: int) -> Any
     return cupy.ndarray(memory.shape, dtype, pointer, strides=memory.strides)
 
 
-#: (event, array): arrays no longer used, each released once its event has happened.
-_held: deque[tuple[Any, Any]] = deque()
+#: (event, array): arrays that nobody uses any more, released once their streams pass the events.
+held: deque[tuple[Any, Any]] = deque()
 
 
 class ForeignArray:
@@ -90,13 +90,13 @@ class ForeignArray:
         with contextlib.suppress(Exception):  # the stream is gone, or the process at its end
             if not self._stream.is_capturing():
                 with self._device:
-                    _held.append((self._stream.record(), self._array))
+                    held.append((self._stream.record(), self._array))
 
 
 def _release_finished() -> None:
     """Release arrays whose streams are done; safe in several threads, and if called by itself."""
-    for _ in range(len(_held)):
+    for _ in range(len(held)):
         with contextlib.suppress(IndexError):
-            event, array = _held.popleft()
+            event, array = held.popleft()
             if not event.done:
-                _held.append((event, array))
+                held.append((event, array))

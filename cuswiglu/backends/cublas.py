@@ -64,7 +64,7 @@ def swiglu(
     biases : (b_gate, b_up), or none
         (N,) cupy.ndarray, or None.
     """
-    activate = _activate(activation.name)
+    activate = activation_kernel(activation.name)
     b_gate, b_up = (_in_fp32(bias) for bias in biases or (None, None))
     for block, (gate_product, up_product) in _blocks(out, 2):
         matmul(x[block], gate, gate_product)
@@ -91,7 +91,8 @@ def _in_fp32(bias: Any) -> Any:
 
 
 @functools.cache
-def _activate(name: str) -> Any:
+def activation_kernel(name: str) -> Any:
+    """Make the elementwise kernel of an activation: biases, activation, product, one rounding."""
     return cupy_module().ElementwiseKernel(
         "float32 gate_product, float32 up_product, float32 b_gate, float32 b_up, "
         "float32 alpha, float32 limit",
@@ -118,7 +119,8 @@ def _call(function: str, *arguments: Any) -> None:
 
 
 @functools.cache
-def _plus() -> Any:
+def bias_kernel() -> Any:
+    """Make the elementwise kernel that adds a bias to a product, with one rounding."""
     return cupy_module().ElementwiseKernel(
         "float32 product, float32 bias", "T y", "y = T(product + bias)", "cuswiglu_add_bias"
     )
@@ -147,7 +149,7 @@ def matmul(
         bias = _in_fp32(biases[0])
         for block, (product,) in _blocks(out, 1):
             matmul(x[block], weight, product, workspace)
-            _plus()(product, bias, out[block])
+            bias_kernel()(product, bias, out[block])
         return
     (m, k), n = x.shape, weight.shape[1]
     columns_contiguous = weight.strides[1] == weight.itemsize or n == 1
