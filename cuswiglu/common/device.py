@@ -21,25 +21,34 @@ CPU = Device("cpu")
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """Properties of a CUDA device that selection depends on.
+    """What selection needs to know of a CUDA device.
 
     Attributes
     ----------
     name : str
-        As the driver gives it; tuned tables are kept by it.
-    capability : tuple of int
-        Compute capability, for instance (9, 0).
+        As the driver has it; tuned tables count for one name.
+    capability : (int, int)
+        Compute capability: (9, 0) for Hopper.
     multiprocessors : int
+        Number of SMs.
     driver : str
-        CUDA version that the driver supports, for instance "12.9".
+        The CUDA version that the driver supports, as "12.9"; empty if it does not matter.
+
+    Examples
+    --------
+    >>> import cuswiglu
+    >>> cuswiglu.DeviceInfo("NVIDIA H200", (9, 0), 132).runs_kernels
+    True
+    >>> cuswiglu.DeviceInfo("NVIDIA A100", (8, 0), 108).runs_kernels
+    False
     """
 
     name: str
     capability: tuple[int, int]
     multiprocessors: int
-    driver: str = ""
+    driver: str = ""  # the CUDA version it supports, as "12.9"
 
     @property
     def runs_kernels(self) -> bool:
-        """Whether sm_90a cubins run here: on compute capability 9.0 and on nothing else."""
+        """sm_90a cubins run on compute capability 9.0 and nothing else."""
         return self.capability == (9, 0)
