@@ -50,6 +50,14 @@ def test_a_forgotten_value_lives_on_for_whoever_holds_it():
     assert watch() is None
 
 
+def test_a_cleared_cache_has_forgotten_all():
+    cache = Cache(2)
+    cache.put("a", 1)
+    cache.put("b", 2)
+    cache.clear()
+    assert (cache.get("a"), cache.get("b"), cache.values()) == (None, None, [])
+
+
 def test_threads_get_what_belongs_to_their_key():
     cache = Cache(4)
 

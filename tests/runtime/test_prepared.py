@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import cuswiglu
-from cuswiglu.api import gated_mlp
+from cuswiglu.api import dispatch, gated_mlp
+from cuswiglu.selection import select
 from tests.helpers.calls import FUNCTIONS, K_OUT, K, M, N, call, layer_of, repeated
 from tests.helpers.capsules import Producer
 from tests.helpers.compiled import GATED
@@ -195,6 +196,87 @@ def test_a_down_projection_on_the_portable_path_gets_matrices_in_later_calls_too
         assert result.shape == (2, 3, K_OUT)
 
 
+# The portable path
+
+
+@pytest.fixture
+def another_gpu(gpu):
+    """A GPU that runs none of our kernels, so that all products are the portable path's."""
+    gpu.driver.capability, gpu.driver.name = (8, 0), b"NVIDIA A100"
+    return gpu
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_later_calls_on_the_portable_path_choose_nothing_anew(another_gpu, monkeypatch, function):
+    arguments = all_on_device(function)
+    changed = repeated(function, arguments)
+    changed()
+    monkeypatch.setattr(select, "select", None)
+    another_gpu.driver.calls, another_gpu.portable[:] = [], []
+    x, out = device_poisoned(M, K), arguments["out"]
+    assert changed(x=x, stream=77) is out
+    assert another_gpu.driver.calls == another_gpu.driver.launches == []
+    (name, (first, gate, up, _), _), *down = another_gpu.portable
+    assert (name, gate, up) == ("swiglu", arguments["w_gate"], arguments["w_up"])
+    assert first.data.ptr == x.data.ptr
+    assert {stream for *_, stream in another_gpu.portable} == {77}
+    assert another_gpu.portable[-1][1][-1].data.ptr == out.data.ptr
+    assert [operands[1] is arguments["w_down"] for _, operands, _ in down] == (
+        [] if function == "swiglu" else [True]
+    )
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_later_calls_on_the_portable_path_refuse_an_out_that_overlaps_x(another_gpu, function):
+    width = N if function == "swiglu" else K_OUT
+    changed = repeated(function, all_on_device(function))
+    memory = poisoned(M * (K + width))
+    x, out = memory[: M * K].reshape(M, K), memory[M * K :].reshape(M, width)
+    changed(x=on_device(x), out=on_device(out))
+    another_gpu.portable[:] = []
+    with pytest.raises(ValueError, match="out must not overlap x"):
+        changed(x=on_device(x), out=on_device(memory[M * K - 8 : -8].reshape(M, width)))
+    assert another_gpu.portable == []
+
+
+def test_later_calls_on_the_portable_path_unpack_packed_weights(another_gpu, monkeypatch):
+    packed, unpacked = cuswiglu.PackedWeights(device_poisoned(2 * N, K), 8), (object(), object())
+    told = []
+
+    def unpack(weights):  # what would copy on the device
+        told.append((weights.array.data.ptr, weights.array.shape, weights.granularity))
+        return unpacked
+
+    monkeypatch.setattr(cuswiglu.PackedWeights, "unpack", unpack)
+    for _ in range(2):
+        cuswiglu.swiglu(device_poisoned(M, K), packed)
+        assert another_gpu.portable[-1][1][1:3] == unpacked
+    assert told == [(packed.array.data.ptr, (2 * N, K), 8)] * 2
+
+
+@pytest.mark.filterwarnings("ignore:cuswiglu takes the portable path")
+@pytest.mark.parametrize("function", ["mlp", "GatedMLP"])
+def test_gate_and_up_on_the_portable_path_are_before_a_kernel_in_later_calls_too(gpu, function):
+    arguments = all_on_device(function)
+    arguments["x"] = device_poisoned(M, K, offset=1)
+    changed = repeated(function, arguments)
+    for _ in range(2):
+        gpu.driver.launches, gpu.portable[:] = [], []
+        assert changed() is arguments["out"]
+        ((product, (*_, hidden), _),), (launch,) = gpu.portable, gpu.driver.launches
+        assert product == "swiglu"
+        assert (launch.addresses[0], launch.addresses[3]) == (
+            hidden.data.ptr,
+            arguments["out"].data.ptr,
+        )
+
+
+def test_a_layer_on_the_portable_path_names_it(another_gpu):
+    layer = layer_of(all_on_device("GatedMLP"))
+    layer(device_poisoned(M, K))
+    assert repr(layer).endswith(f"cublas then cublas for M = {M})")
+
+
 # Bounds and threads
 
 
@@ -214,6 +296,16 @@ def test_a_layer_keeps_the_kinds_used_most_recently(gpu, monkeypatch):
     layer(xs[0])
     layer(xs[2])
     assert weights.isdisjoint(r.address for r in gpu.driver.told("cuTensorMapEncodeTiled"))
+
+
+def test_after_caches_are_cleared_a_call_is_a_first_one(gpu):
+    arguments = all_on_device("mlp")
+    call("mlp", **arguments)
+    dispatch.clear_caches()
+    gpu.driver.calls = []
+    call("mlp", **arguments)
+    assert gpu.driver.count(PLANS) > 0
+    assert gpu.driver.count("cuDeviceGetName") == 1
 
 
 def test_threads_share_a_layer_without_mixing_their_arrays(gpu):
