@@ -46,14 +46,14 @@ class PassedWeights(NamedTuple):
         """Signature of the call with x and `out`."""
         return call_signature(self.variant, self.activation, (x, out, *self.operands))
 
-    def checked(self, stream: Any) -> HeldWeights:
+    def checked(self, stream: Any) -> CheckedWeights:
         """View and check the weights."""
         select.check_name(self.variant)
-        return HeldWeights(self.operands, self.activation, self.variant, _calls, stream)
+        return CheckedWeights(self.operands, self.activation, self.variant, _calls, stream)
 
 
-class HeldWeights:
-    """Weights that are held, viewed and checked, and what to compute with them.
+class CheckedWeights:
+    """Weights that are viewed and checked, and what to compute with them.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class HeldWeights:
         of_out = array_signature(out)
         return of_out and (of_x, of_out)
 
-    def checked(self, stream: Any) -> HeldWeights:
+    def checked(self, stream: Any) -> CheckedWeights:
         """Return the weights themselves: they are checked already."""
         return self
 
@@ -140,9 +140,9 @@ def _addresses(given: tuple[Any, ...]) -> WeightAddresses:
 
 
 def call_with(
-    weights: PassedWeights | HeldWeights, x: Any, out: Any, stream: Any, like: str | None
+    weights: PassedWeights | CheckedWeights, x: Any, out: Any, stream: Any, like: str | None
 ) -> Any:
-    """Compute with weights that are imported, or held: by a prepared call, or a first one."""
+    """Compute with imported or checked weights: by a prepared call, or a first one."""
     from_dlpack = convert.exporter_of(like, x)
     x, target = (arrays.import_array(*one, stream) for one in (("x", x), ("out", out)))
     signature = weights.signature(x, target)
@@ -157,7 +157,7 @@ def call_with(
 
 
 def _first_call(
-    x: Any, weights: HeldWeights, out: Any, stream: Any, signature: CallSignature | None
+    x: Any, weights: CheckedWeights, out: Any, stream: Any, signature: CallSignature | None
 ) -> Any:
     """Check x and `out`, plan and launch; on a GPU, keep the prepared call for others like it."""
     view, views = arrays.view("x", x), weights.operands
@@ -189,7 +189,7 @@ def _first_call(
     return result.array
 
 
-def _chain(x: ArrayView, weights: HeldWeights, out: ArrayView) -> Chain:
+def _chain(x: ArrayView, weights: CheckedWeights, out: ArrayView) -> Chain:
     """Plan for matrices x and out, which may be new, on the current device."""
     first, *second = problem.problems(x, weights.operands, out, weights.activation)
     variant = weights.variant

@@ -14,7 +14,7 @@ from ..runtime.signature import array_signature
 from ..selection import select
 from . import dispatch
 from .cuda_graph import CapturedMLP
-from .dispatch import HeldWeights
+from .dispatch import CheckedWeights
 
 if TYPE_CHECKING:
     from ..models import MLPWeights
@@ -77,7 +77,7 @@ class GatedMLP:
             arrays.view("w_down", w_down)  # which says what it must be
         self._given = WeightArrays(w_gate, w_up, w_down, b_gate, b_up, b_down)
         self._calls: dispatch.Calls = Cache(CACHED_CALLS)
-        self._weights = HeldWeights(
+        self._weights = CheckedWeights(
             self._given, activation, _rule(variant, deterministic), self._calls, constant=True
         )
         self._addresses, self._operands = self._weights.addresses, self._weights.operands

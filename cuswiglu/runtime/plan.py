@@ -54,7 +54,6 @@ class Sm90Plan:
         assert kernel is not None
         self.problem = problem
         self.choice = choice
-        self.check_process = cuda.check_process
         self._lock = threading.Lock()
         resident = LoadedKernel(kernel, problem, cuda)
         shape = of_decode if isinstance(kernel, DecodeVariant) else of_tiles
