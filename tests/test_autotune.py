@@ -9,8 +9,9 @@ import pytest
 
 from cuswiglu import autotune
 from cuswiglu.autotune import PORTABLE, Shape, Tried, best, fit_rates, mlp_shapes
-from cuswiglu.selection import cost, tuned
-from cuswiglu.selection.cost import LAUNCH_US, Rates
+from cuswiglu.kernels.estimate import Rates
+from cuswiglu.kernels.tile import LAUNCH_US, RASTERS
+from cuswiglu.selection import tuned
 from tests.helpers.compiled import GATED, PLAIN, made_up, pretend_compiled
 from tests.helpers.device_arrays import device_poisoned
 from tests.helpers.problems import plain_problem, problem
@@ -36,7 +37,7 @@ def synthetic(rates, rasters=(16, 4)):
 
 
 def time_of(kernel, shape, rates):
-    waves = cost.waves(kernel, shape.m, shape.n, shape.major, SMS)
+    waves = kernel.rated_waves(shape.m, shape.n, shape.major, SMS)
     steps = -(-shape.k // kernel.block_k)
     return LAUNCH_US + waves * (steps * rates.step_us + rates.tile_us)
 
@@ -223,7 +224,7 @@ def test_one_raster_is_enough_where_all_tiles_run_at_once(measured):
     tiles = {kernel.name for kernel in GATED}
     times, _ = measured(Shape(64, 96, 512), everything=True)
     rasters = {tried.raster_rows for tried in times if tried.variant in tiles}
-    assert rasters == {autotune.RASTERS[0]}
+    assert rasters == {RASTERS[0]}
     times, _ = measured(Shape(8000, 8192, 64), everything=True)
     rasters = {tried.raster_rows for tried in times if tried.variant in tiles}
-    assert rasters == set(autotune.RASTERS)
+    assert rasters == set(RASTERS)

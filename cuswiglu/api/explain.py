@@ -8,10 +8,11 @@ from typing import Any
 from .. import arrays, problem
 from ..common.device import DeviceInfo
 from ..kernels.manifest import variants
+from ..kernels.variant import Estimate
 from ..problem import Problem, activations
 from ..problem.activations import ClampedSwiGLU
 from ..runtime import plan
-from ..selection import cost, select, tuned
+from ..selection import select, tuned
 from ..selection.select import Choice
 
 
@@ -26,7 +27,7 @@ class Explanation:
     device: DeviceInfo | None
     choice: Choice
     measured: tuned.Entry | None
-    estimates: list[cost.Estimate]
+    estimates: list[Estimate]
     obstacles: dict[str, str]
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .decode_variant import DecodeVariant
+from .decode import DecodeVariant
 from .tile import TileVariant
 from .variant import DECODE_FAMILIES, Variant
 

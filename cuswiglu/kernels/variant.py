@@ -1,10 +1,16 @@
-"""Variants: one compiled kernel, its limits and its entry points."""
+"""Variants: a compiled kernel, its limits and entry points, and what is asked of every kind."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 from ..problem import Problem
+from .estimate import Rates
+from .launch_shape import LaunchShape, ResidentClusters
+from .split import Split
 
 #: Families for few tokens, of gate and up and of one weight.
 DECODE_FAMILIES = ("decode", "decode-plain")
@@ -14,10 +20,45 @@ PLAIN_FAMILIES = ("plain", "decode-plain")
 _DTYPES = {"bfloat16": "", "float16": "_f16"}
 _EXTRAS = {False: "", True: "_any"}
 
+_Kind = TypeVar("_Kind", bound="Variant")
+
 
 @dataclass(frozen=True)
-class Variant:
-    """A compiled kernel instance: a `TileVariant` or a `DecodeVariant`.
+class Estimate:
+    """What the cost model says of a kernel.
+
+    Attributes
+    ----------
+    kernel : Variant
+    clusters, resident : int
+        Clusters of tiles, and how many of them run at once.
+    waves : float
+        Full tiles that the work of the busiest cluster amounts to.
+    evenness : float
+        Share of all clusters' time that goes into the result: 1 where every wave is full.
+    us : float
+        Microseconds of a launch.
+    split : Split or None
+        How a decode kernel's work is cut.
+    """
+
+    kernel: Variant
+    clusters: int
+    resident: int
+    waves: float
+    evenness: float
+    us: float
+    split: Split | None = None
+
+    @property
+    def tiles(self) -> int:
+        """Number of output tiles."""
+        return self.clusters * self.kernel.tiles_a_cluster
+
+
+@dataclass(frozen=True)
+class Variant(ABC):
+    """A compiled kernel: a `TileVariant` or a `DecodeVariant`.
 
     Attributes
     ----------
@@ -53,6 +94,9 @@ class Variant:
     cubin: str
     sha256: str
 
+    #: Whether it adds sums in one order whatever M is, if its split stays (``split_for_any_m``).
+    batch_invariant: ClassVar[bool] = False
+
     def entry(self, major: str, dtype: str = "bfloat16", *, extras: bool = False) -> str:
         """The entry point for weights that lie so, and arrays of a dtype; as `Problem.extras`."""
         return dict(self.entries)[major + _DTYPES[dtype] + _EXTRAS[extras]]
@@ -68,14 +112,59 @@ class Variant:
         return self.family not in PLAIN_FAMILIES
 
     @property
+    @abstractmethod
     def most_shared(self) -> int:
         """Dynamic shared memory that a CTA may ask for (bytes)."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def tiles_a_cluster(self) -> int:
         """Tiles of the result that a cluster computes at once."""
-        return 1
+
+    @property
+    @abstractmethod
+    def cluster_tokens(self) -> int:
+        """Tokens (rows of the result) that a cluster computes at once."""
+
+    @abstractmethod
+    def estimate(
+        self, problem: Problem, multiprocessors: int, measured: Mapping[str, Rates]
+    ) -> Estimate | None:
+        """Estimate a launch on a device of so many SMs; None if there is no way to cut the work.
+
+        `measured` holds rates of variants by name.
+        """
+
+    @abstractmethod
+    def launch_shape(
+        self, problem: Problem, raster_rows: int, split: Split | None, resident: ResidentClusters
+    ) -> LaunchShape:
+        """Shape of a launch; `raster_rows` of 0 is the variant's own."""
+
+    @abstractmethod
+    def launchable(self, problem: Problem, split: Split | None) -> bool:
+        """Whether a table's split, or that there is none, goes with the kernel and the problem."""
+
+    @abstractmethod
+    def cuts(self, problem: Problem, multiprocessors: int) -> Iterator[tuple[int, Split | None]]:
+        """Ways to cut the work that are worth measuring, each as raster_rows and split."""
+
+    def considered(self, problem: Problem, able: Sequence[Variant]) -> bool:
+        """Whether selection considers the kernel beside the others that are able to compute it."""
+        return True
+
+    def rated_waves(self, m: int, n: int, major: str, multiprocessors: int) -> float | None:
+        """Waves that the kernel's time is proportional to, or None if its model has no `Rates`."""
+        return None
+
+    def split_for_any_m(
+        self: _Kind, able: Sequence[_Kind], problem: Problem, multiprocessors: int
+    ) -> Split | None:
+        """Split that adds sums in one order for any M, or None.
+
+        `able` are all batch-invariant kernels that can compute the problem, for any M.
+        """
+        return None
 
     def takes(self, problem: Problem) -> bool:
         """Whether it is made for this kind of weights: one, a pair, packed, along K or N."""

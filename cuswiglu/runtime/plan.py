@@ -10,13 +10,12 @@ from ..arrays import ArrayView
 from ..backends import cublas, reference
 from ..common.cache import Cache
 from ..common.device import DeviceInfo
-from ..kernels.decode_variant import DecodeVariant
 from ..problem import Problem
 from ..selection import select
 from ..selection.select import Choice
 from .arguments import KernelArguments, float_bits
 from .driver import Driver, driver
-from .launch_shape import LoadedKernel, of_decode, of_tiles
+from .loaded_kernel import LoadedKernel
 from .portable import PortablePlan
 from .tensor_map import Descriptors
 
@@ -56,12 +55,13 @@ class Sm90Plan:
         self.choice = choice
         self.check_process = cuda.check_process
         self._lock = threading.Lock()
-        resident = LoadedKernel(kernel, problem, cuda)
-        shape = of_decode if isinstance(kernel, DecodeVariant) else of_tiles
-        made = shape(kernel, problem, choice, resident)
+        loaded = LoadedKernel(kernel, problem, cuda)
+        made = kernel.launch_shape(
+            problem, choice.raster_rows, choice.split, loaded.resident_clusters
+        )
         self.columns, self.rows, self.tokens = made.columns, made.rows, made.tokens
         self.clusters, self.grid = made.clusters, (made.cluster, made.clusters)
-        self._function = resident.function
+        self._function = loaded.function
         self._config = cuda.config(
             self.grid, (made.cluster, 1), kernel.threads, made.shared_bytes, overlapping
         )
@@ -76,7 +76,7 @@ class Sm90Plan:
         of_activation = activation.code, *coefficients
         self._ahead = len(made.integers)
         self._arguments = KernelArguments(
-            descriptors, (*made.integers, int(weights_ahead), *of_activation)
+            descriptors, (*made.integers.values(), int(weights_ahead), *of_activation)
         )
         #: launch(addresses, stream): as a call, on operands there; for one thread at a time.
         self.launch = cuda.launcher(*self.packed, self._arguments.point_at)

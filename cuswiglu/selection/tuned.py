@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..common import files
-from ..kernels.decode import Split
+from ..kernels.estimate import Rates
+from ..kernels.split import Split
 from ..problem import Problem
-from .cost import Rates
 
 FORMAT = 1
 PACKAGED = Path(__file__).parent / "tuned_h200.json"

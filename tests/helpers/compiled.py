@@ -10,7 +10,7 @@ import pytest
 from cuswiglu import autotune
 from cuswiglu.api import explain
 from cuswiglu.kernels import manifest
-from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.manifest import variants
 from cuswiglu.kernels.tile import TileVariant
 from cuswiglu.kernels.variant import Variant

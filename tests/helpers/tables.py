@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from cuswiglu.common.device import DeviceInfo
-from cuswiglu.kernels.decode import Split
+from cuswiglu.kernels.estimate import Rates
+from cuswiglu.kernels.split import Split
 from cuswiglu.selection import select, tuned
-from cuswiglu.selection.cost import Rates
 from cuswiglu.selection.tuned import Entry, Key, Table
 
 H200 = DeviceInfo("NVIDIA H200", (9, 0), 132, "12.9")  # as the fake driver says

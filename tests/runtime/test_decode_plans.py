@@ -9,8 +9,7 @@ import pytest
 
 from cuswiglu import arrays, problem
 from cuswiglu.api import tiling_picture
-from cuswiglu.kernels import decode
-from cuswiglu.kernels.decode import Split
+from cuswiglu.kernels.split import Split
 from cuswiglu.runtime import plan
 from cuswiglu.runtime.driver import DriverError
 from cuswiglu.selection.select import Choice
@@ -78,7 +77,7 @@ def launch_of(gpu, kernel, split, *, weights_ahead=None, **sizes):
 @BY_CASE
 def test_a_grid_is_of_clusters_that_share_k(gpu, kernel, split):
     found, _ = launch_of(gpu, kernel, split)
-    laid = decode.layout(kernel, problem_of(kernel), split)
+    laid = kernel.tiling(problem_of(kernel), split)
     items = -(-N // split.rows) * -(-M // kernel.tokens)
     assert laid.items == items
     # More than there is room for at once take turns.
@@ -206,7 +205,7 @@ def test_a_kernel_is_told_sizes_and_stride_and_split(gpu, kernel, split):
         "k": K,
         "out_stride": N + 40,
         "rows": split.rows,
-        "stages": decode.layout(kernel, problem_of(kernel), split).stages,
+        "stages": kernel.tiling(problem_of(kernel), split).stages,
         "weights_ahead": 1,
         "activation": 0,
         **COEFFICIENTS,

@@ -15,10 +15,10 @@ from cuswiglu import GatedMLP, explain
 from cuswiglu.autotune import Shape, Tried, best
 from cuswiglu.common.device import DeviceInfo
 from cuswiglu.kernels import decode
-from cuswiglu.kernels.decode import Split
-from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.manifest import variants
-from cuswiglu.selection import cost, select, tuned
+from cuswiglu.kernels.split import Split
+from cuswiglu.selection import select, tuned
 from cuswiglu.selection.select import BATCH, prune
 from tests.helpers.calls import K_OUT, K, N, layer_of
 from tests.helpers.compiled import DECODE, DECODE_GATED, DECODE_PLAIN, GATED, PLAIN, name_of
@@ -63,7 +63,7 @@ def test_few_tokens_take_the_decode_kernel_that_holds_them(make, m, n, k):
     assert choice.kernel == decode.smallest_fitting(
         DECODE_GATED if make is gate_up else DECODE_PLAIN, m
     )
-    assert choice.split == decode.ranked(choice.kernel, asked, H200.multiprocessors)[0][1]
+    assert choice.split == choice.kernel.ranked(asked, H200.multiprocessors)[0][1]
     assert choice.reason.startswith("estimated: ")
 
 
@@ -107,7 +107,7 @@ def test_a_decode_kernel_that_is_named_runs_for_any_number_of_tokens(kernel, m):
     asked = gate_up(m) if kernel.gated else down(m)
     choice = select.select(asked, H200, kernel.name)
     assert choice.kernel == kernel
-    assert decode.layout(kernel, asked, choice.split) is not None
+    assert kernel.tiling(asked, choice.split) is not None
 
 
 @pytest.mark.parametrize("m", [1, 64, 5000])
@@ -131,10 +131,10 @@ def test_few_tokens_of_a_down_projection_do_not_go_to_cublas_which_splits_k(m):
 
 def test_an_estimate_of_a_decode_kernel_is_of_its_best_split():
     asked = gate_up(16)
-    found = cost.estimate(GATED_16, asked, H200.multiprocessors, {})
-    us, split = decode.ranked(GATED_16, asked, H200.multiprocessors)[0]
+    found = GATED_16.estimate(asked, H200.multiprocessors, {})
+    us, split = GATED_16.ranked(asked, H200.multiprocessors)[0]
     assert (found.us, found.split) == (us, split)
-    assert found.clusters == decode.layout(GATED_16, asked, split).items
+    assert found.clusters == GATED_16.tiling(asked, split).items
     assert 0 < found.evenness <= 1
 
 
@@ -246,7 +246,7 @@ def test_tiles_and_parts_of_k_are_the_same_for_any_m(m, n, k, major, gated):
     make = gate_up if gated else down
     one, some = (select.select(make(count, n, k, major), H200, BATCH) for count in (1, m))
     assert (one.split.rows, one.split.ranks) == (some.split.rows, some.split.ranks)
-    assert decode.layout(some.kernel, make(m, n, k, major), some.split) is not None
+    assert some.kernel.tiling(make(m, n, k, major), some.split) is not None
     assert some.kernel == decode.smallest_fitting(DECODE_GATED if gated else DECODE_PLAIN, m)
 
 
@@ -321,5 +321,5 @@ def test_it_is_no_variant():
 
 
 def test_a_split_is_said_in_words():
-    assert str(decode.Split(37, 1, 2)) == "tiles of 37 rows of the weights"
-    assert str(decode.Split(56, 8, 1)) == "tiles of 56 rows of the weights, K in 8 parts"
+    assert str(Split(37, 1, 2)) == "tiles of 37 rows of the weights"
+    assert str(Split(56, 8, 1)) == "tiles of 56 rows of the weights, K in 8 parts"

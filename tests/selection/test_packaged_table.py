@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cuswiglu import variants
-from cuswiglu.kernels import decode
-from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.selection import tuned
 from cuswiglu.selection.tuned import Key
 from tests.helpers.problems import plain_problem, problem
@@ -58,7 +57,7 @@ def test_its_decode_kernels_have_splits_that_can_be_launched_and_the_others_none
         of_kind = problem if key.gated else plain_problem
         asked = dataclasses.replace(of_kind(major=key.major), m=key.m, n=key.n, k=key.k)
         assert entry.split is not None, (key, entry)
-        assert decode.layout(kernel, asked, entry.split) is not None, (key, entry)
+        assert kernel.tiling(asked, entry.split) is not None, (key, entry)
 
 
 def test_its_rates_are_of_kernels_that_are_there_and_of_some_time(packaged):

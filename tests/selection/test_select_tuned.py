@@ -10,8 +10,8 @@ import pytest
 import cuswiglu
 from cuswiglu import arrays
 from cuswiglu.common.device import Device, DeviceInfo
+from cuswiglu.kernels.estimate import Rates
 from cuswiglu.runtime import plan
-from cuswiglu.selection.cost import Rates
 from cuswiglu.selection.select import Choice, estimates, select
 from cuswiglu.selection.tuned import Key
 from tests.helpers.compiled import GATED, PLAIN, made_up, name_of, with_layouts

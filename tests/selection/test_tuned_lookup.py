@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from cuswiglu.common.device import Device
+from cuswiglu.kernels.estimate import Rates
 from cuswiglu.selection import select, tuned
-from cuswiglu.selection.cost import Rates
 from cuswiglu.selection.tuned import Key, lookup, merge
 from tests.helpers.problems import plain_problem, problem
 from tests.helpers.tables import H200, entry, table

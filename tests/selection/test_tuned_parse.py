@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuswiglu.selection.cost import Rates
+from cuswiglu.kernels.estimate import Rates
 from cuswiglu.selection.tuned import EMPTY, FORMAT, Key, Table, parse, serialise
 from tests.helpers.tables import TABLES, entry, table
 
