@@ -16,8 +16,10 @@ from .kernels.manifest import variants
 from .kernels.split import Split
 from .kernels.tile import LAUNCH_US
 from .kernels.variant import Variant
+from .problem import Layout
 from .runtime import plan
 from .selection import select, tuned
+from .selection.tuned import Shape
 from .testing import timing
 
 WORKSPACE_BYTES = 64 << 20
@@ -25,22 +27,11 @@ WORKSPACE_BYTES = 64 << 20
 TURN_US = 10_000.0
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A problem to tune: sizes, weight layout ("k" or "n"), and whether it has gate and up."""
-
-    m: int
-    n: int
-    k: int
-    major: str = "k"
-    gated: bool = True
-
-
-def mlp_shapes(k: int, n: int, tokens: Iterable[int], major: str = "k") -> Iterator[Shape]:
+def mlp_shapes(k: int, n: int, tokens: Iterable[int], layout: str = Layout.K) -> Iterator[Shape]:
     """The two products of a gated MLP of hidden size k and intermediate size n."""
     for m in tokens:
-        yield Shape(m, n, k, major, gated=True)
-        yield Shape(m, k, n, major, gated=False)
+        yield Shape(m, n, k, layout, gated=True)
+        yield Shape(m, k, n, layout, gated=False)
 
 
 @dataclass(frozen=True)
@@ -122,7 +113,7 @@ def fit_rates(
             found = [us for tried, us in times.items() if tried.variant == kernel.name]
             if not found:
                 continue
-            waves = kernel.rated_waves(shape.m, shape.n, shape.major, multiprocessors)
+            waves = kernel.rated_waves(shape.m, shape.n, shape.layout, multiprocessors)
             if waves is None:
                 continue
             k_tiles = -(-shape.k // kernel.block_k)
@@ -159,6 +150,6 @@ def _random(rows: int, columns: int, scale: float) -> Any:
 def _weight(shape: Shape) -> Any:
     """(K, N) in the shape's layout, N(0, 1) / sqrt(K)."""
     scale = shape.k**-0.5
-    if shape.major == "k":
+    if shape.layout == Layout.K:
         return _random(shape.n, shape.k, scale).T
     return _random(shape.k, shape.n, scale)

@@ -34,8 +34,8 @@ class Explanation:
         problem = self.problem
         lines = [
             f"M = {problem.m}, N = {problem.n}, K = {problem.k}, "
-            f"{'gate and up' if problem.gated else 'one weight'}, weights along {problem.major}, "
-            f"activation {problem.activation}, {problem.dtype}, "
+            f"{problem.op.value}, weights along {problem.layout}, "
+            f"activation {problem.activation}, {problem.x.element}, "
             f"on {self.device.name if self.device else problem.device}",
             f"chosen: {self.choice.variant}"
             + (f" ({self.choice.reason})" if self.choice.reason else "")

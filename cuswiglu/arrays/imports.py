@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..common.device import CPU, Device
-from ..common.dtypes import DTYPES, ELEMENTS, PATTERNS
+from ..common.dtypes import BFLOAT16, DTYPES, PATTERNS
 from . import allocate, dlpack, foreign, streams
 from .allocate import is_cupy
 from .array_view import ArrayView
@@ -123,8 +123,8 @@ def _by_cuda_interface(name: str, array: Any, stream: Any, patterns: bool) -> An
 
 
 def _element(memory: Memory) -> np.dtype[Any]:
-    """What its elements are taken for."""
-    return ELEMENTS[memory.dtype]
+    """Dtype that the elements are taken for."""
+    return DTYPES.get(memory.dtype, BFLOAT16)
 
 
 def _checked(name: str, array: Any, memory: Memory, patterns: bool) -> Memory:

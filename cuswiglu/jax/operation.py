@@ -122,8 +122,7 @@ def choose(
         gate_up="",
         down="",
         activation=asked.activation.name,
-        alpha=asked.activation.alpha,
-        limit=asked.activation.limit,
+        **asked.activation.parameters,
         biases=tuple(name for name in asked.names if name.startswith("b_")),
         dtype=dtype,
     )

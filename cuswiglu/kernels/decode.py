@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from ..problem import ELEMENT_BYTES, TMA_ALIGNMENT, Problem
+from ..problem import Layout, Problem
 from . import decode_cost
 from .estimate import PROMISING, Rates
 from .launch_shape import LaunchShape, ResidentClusters
@@ -68,10 +68,6 @@ class DecodeVariant(Variant):
         return SHARED_BYTES
 
     @property
-    def tiles_a_cluster(self) -> int:
-        return 1
-
-    @property
     def cluster_tokens(self) -> int:
         return self.tokens
 
@@ -83,14 +79,15 @@ class DecodeVariant(Variant):
         known = split.ranks in CLUSTER_SMS and split.ctas in ROOM_BYTES
         if not known or split.ranks > most_ranks or split.ctas > self.ctas:
             return None
-        if not 1 <= split.rows <= self.max_rows or split.rows % _granule(problem):
+        if not 1 <= split.rows <= self.max_rows or split.rows % _row_granule(problem):
             return None
         steps = -(-all_steps // split.ranks)
         items = -(-problem.n // split.rows) * -(-problem.m // self.tokens)
-        along_k = problem.major == "k"
+        along_k = problem.layout is Layout.K
         room = _up(split.rows, ATOM_ROWS if along_k else self.mma_rows)
-        row_bytes = self.block_k * ELEMENT_BYTES
-        stage_bytes = (2 * room + self.tokens * x_boxes) * row_bytes
+        row_bytes = problem.weights[0].bytes(self.block_k)
+        x_bytes = self.tokens * x_boxes * problem.x.bytes(self.block_k)
+        stage_bytes = 2 * room * row_bytes + x_bytes
         tail = max(SLACK_BYTES, self._sums_bytes(split))
         stages = (ROOM_BYTES[split.ctas] - self.barrier_bytes - tail) // stage_bytes
         # No more than there are steps, in the tiles of one CTA.
@@ -129,7 +126,7 @@ class DecodeVariant(Variant):
                 fewest = -(-problem.n // (at_once * self.max_rows))
                 for tiles in range(fewest, fewest + TILES_AT_LEAST):
                     rows = max(LEAST_ROWS, -(-problem.n // (at_once * tiles)))
-                    split = Split(_up(rows, _granule(problem)), ranks, ctas)
+                    split = Split(_up(rows, _row_granule(problem)), ranks, ctas)
                     if split not in seen and self.launchable(problem, split):
                         seen.add(split)
                         yield split
@@ -163,7 +160,7 @@ class DecodeVariant(Variant):
         at_once = split.clusters(multiprocessors)
         rounds = -(-tiling.items // at_once)
         evenness = tiling.items / (rounds * at_once)
-        return Estimate(self, tiling.items, at_once, rounds, evenness, us, split)
+        return Estimate(self, tiling.items, rounds, evenness, us, split)
 
     def cuts(self, problem: Problem, multiprocessors: int) -> Iterator[tuple[int, Split | None]]:
         found = self.ranked(problem, multiprocessors)
@@ -203,10 +200,10 @@ class DecodeVariant(Variant):
         alone = resident(split.ranks, self.most_shared)
         beside = resident(split.ranks, tiling.shared_bytes)
         all_at_once = tiling.items <= min(beside, alone + alone // 8)
-        span = self.block_k * ELEMENT_BYTES
-        weight = (self.block_k, tiling.box_rows, span)
-        if problem.major == "n":
-            weight = (tiling.box_rows, self.block_k, span)
+        box = self.block_k, tiling.box_rows
+        contiguous, rows = box if problem.layout is Layout.K else reversed(box)
+        weight = (contiguous, rows, problem.weights[0].bytes(contiguous))
+        x = (self.block_k, tiling.x_rows, problem.x.bytes(self.block_k))
         return LaunchShape(
             columns=uniform(problem.n, split.rows),
             rows=-(-problem.m // self.tokens),
@@ -214,7 +211,7 @@ class DecodeVariant(Variant):
             cluster=split.ranks,
             clusters=tiling.items if all_at_once else min(tiling.items, alone),
             shared_bytes=tiling.shared_bytes,
-            boxes=((self.block_k, tiling.x_rows, span), weight, weight),
+            boxes=(x, weight, weight),
             integers={
                 "m": problem.m,
                 "n": problem.n,
@@ -251,9 +248,9 @@ def _x_boxes(problem: Problem) -> int:
     return 1 if problem.gated else 2
 
 
-def _granule(problem: Problem) -> int:
-    """Divisor of the rows of a tile: boxes along N begin at multiples of 16 bytes."""
-    return 1 if problem.major == "k" else TMA_ALIGNMENT // ELEMENT_BYTES
+def _row_granule(problem: Problem) -> int:
+    """Divisor of the rows of a tile: along N, TMA's boxes begin at them."""
+    return 1 if problem.layout is Layout.K else problem.weights[0].granule
 
 
 def _up(value: int, multiple: int) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..problem import ELEMENT_BYTES, Problem
+from ..problem import Problem
 
 # Estimates beyond this factor of the cheapest are not worth measuring.
 PROMISING = 1.35
@@ -24,5 +24,5 @@ class Rates:
 
 def loads_us(problem: Problem, multiprocessors: int) -> float:
     """Microseconds that all SMs take to load the weights."""
-    weights = 2 if problem.gated else 1
-    return weights * problem.n * problem.k * ELEMENT_BYTES / (LOAD_RATE * multiprocessors)
+    elements = (2 if problem.gated else 1) * problem.n * problem.k
+    return problem.weights[0].bytes(elements) / (LOAD_RATE * multiprocessors)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from pathlib import Path
 from typing import Any
 
+from ..problem import Layout, Specialisation
 from .decode import DecodeVariant
 from .tile import TileVariant
-from .variant import DECODE_FAMILIES, Variant
+from .variant import DECODE_FAMILIES, PLAIN_FAMILIES, Entry, Variant
 
 CUBINS = Path(__file__).parent.parent / "cubins"
 MANIFEST_FORMAT = 6
@@ -20,14 +22,60 @@ class KernelsUnavailableError(RuntimeError):
     """The compiled kernels are missing or damaged."""
 
 
+_INPUTS = [("x", "tensor_map"), ("w_first", "tensor_map"), ("w_second", "tensor_map")]
+_SIZES = [
+    *(("b_first", "pointer"), ("b_second", "pointer")),
+    *(("m", "int32"), ("n", "int32"), ("k", "int32")),
+]
+_LAST = [
+    *(("weights_ahead", "int32"), ("activation", "int32")),
+    *(
+        ("linear", "float32"),
+        ("cubic", "float32"),
+        ("limit", "float32"),
+        ("up_constant", "float32"),
+    ),
+]
+_TILES = [
+    ("raster_rows", "int32"),
+    ("wide", "int32"),
+    ("wide_width", "int32"),
+    ("narrow_width", "int32"),
+]
+_SPLIT = [("out_stride", "int64"), ("rows", "int32"), ("stages", "int32")]
+
+
+def _of_format_7(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of format 6, whose entries have keys, as one of format 7."""
+    decode = row["family"] in DECODE_FAMILIES
+    out = ("out", "pointer" if decode else "tensor_map")
+    arguments = [*_INPUTS, out, *_SIZES, *(_SPLIT if decode else _TILES), *_LAST]
+    entries = []
+    for key, entry in row["entries"].items():
+        layout, *rest = key.split("_")
+        element = "float16" if "f16" in rest else "bfloat16"
+        one = "none" if row["family"] in PLAIN_FAMILIES else "silu"
+        fields = {"epilogue": "general" if "any" in rest else one, "scales": "none"}
+        operands = dict.fromkeys(("x", "w", "out"), element)
+        entries.append({"layout": layout, **operands, **fields, "grouped": False, **entry})
+    return {**row, "entries": entries, "arguments": arguments}
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    asked = {field.name: row[field.name] for field in dataclasses.fields(Specialisation)}
+    return Entry(Specialisation(**asked | {"layout": Layout(row["layout"])}), row["name"])
+
+
 def _parse(row: dict[str, Any], folder: Path) -> Variant:
+    row = _of_format_7(row)
     entries = row["entries"]
     common = {field: row[field] for field in ("name", "family", "block_k", "threads", "sha256")}
     common |= {
         **row["limits"],
         "cubin": str(folder / row["cubin"]),
-        "entries": tuple((key, entry["name"]) for key, entry in entries.items()),
-        "registers": max(entry["registers"] for entry in entries.values()),
+        "entries": tuple(_entry(entry) for entry in entries),
+        "arguments": tuple((name, kind) for name, kind in row["arguments"]),
+        "registers": max(entry["registers"] for entry in entries),
     }
     if row["family"] in DECODE_FAMILIES:
         own = "tokens mma_rows max_rows max_ranks max_stages ctas barrier_bytes chunk"

@@ -68,10 +68,6 @@ class TileVariant(Variant):
         return self.shared_bytes
 
     @property
-    def tiles_a_cluster(self) -> int:
-        return self.cluster_m
-
-    @property
     def cluster_tokens(self) -> int:
         return self.block_m * self.cluster_m
 
@@ -79,31 +75,31 @@ class TileVariant(Variant):
         """TMA box of an operand."""
         return dict(self.boxes)[operand]
 
-    def weight_box(self, major: str, columns: Columns) -> tuple[int, int, int]:
+    def weight_box(self, layout: str, columns: Columns) -> tuple[int, int, int]:
         """TMA box of a weight, in a launch whose result is cut so."""
-        contiguous, rows, span = self.box(f"weight_{major}")
-        return contiguous, columns.wide_width if major in self.fitted_boxes else rows, span
+        contiguous, rows, span = self.box(f"weight_{layout}")
+        return contiguous, columns.wide_width if layout in self.fitted_boxes else rows, span
 
     def rows(self, m: int) -> int:
         """Rows of clusters that cover M."""
         return -(-m // self.cluster_tokens)
 
-    def columns(self, m: int, n: int, major: str, resident: int) -> Columns:
+    def columns(self, m: int, n: int, layout: str, resident: int) -> Columns:
         """Cut N into columns of tiles when `resident` clusters run at once."""
-        return tile_columns.best(n, self.rows(m), resident, dict(self.widths)[major])
+        return tile_columns.best(n, self.rows(m), resident, dict(self.widths)[layout])
 
     def resident(self, multiprocessors: int) -> int:
         """Number of clusters that run at once, as far as the number of SMs tells."""
         return max(1, multiprocessors // self.cluster_m)
 
-    def _busiest(self, m: int, n: int, major: str, at_once: int) -> tuple[int, float]:
+    def _busiest(self, m: int, n: int, layout: str, at_once: int) -> tuple[int, float]:
         """Clusters of tiles, and the work of the busiest of those that run at once."""
-        rows, cut = self.rows(m), self.columns(m, n, major, at_once)
+        rows, cut = self.rows(m), self.columns(m, n, layout, at_once)
         return rows * cut.count, tile_columns.busiest(cut, rows, at_once, self.block_n)
 
-    def rated_waves(self, m: int, n: int, major: str, multiprocessors: int) -> float:
+    def rated_waves(self, m: int, n: int, layout: str, multiprocessors: int) -> float:
         """Work of the busiest cluster, in tiles of full width."""
-        return self._busiest(m, n, major, self.resident(multiprocessors))[1]
+        return self._busiest(m, n, layout, self.resident(multiprocessors))[1]
 
     def analytic_rates(self) -> Rates:
         """Rates from the tile alone, for a kernel that was never measured."""
@@ -133,20 +129,20 @@ class TileVariant(Variant):
         next tile does not hide. With few tokens the weights' bytes take longer.
         """
         at_once = self.resident(multiprocessors)
-        clusters, count = self._busiest(problem.m, problem.n, problem.major, at_once)
+        clusters, count = self._busiest(problem.m, problem.n, problem.layout, at_once)
         rates = measured.get(self.name) or self.analytic_rates()
         k_tiles = -(-problem.k // self.block_k)
         products = count * (k_tiles * rates.step_us + rates.tile_us)
         us = LAUNCH_US + math.hypot(products, loads_us(problem, multiprocessors))
         evenness = self.rows(problem.m) * problem.n / (count * at_once * self.block_n)
-        return Estimate(self, clusters, at_once, count, evenness, us)
+        return Estimate(self, clusters * self.cluster_m, count, evenness, us)
 
     def launchable(self, problem: Problem, split: Split | None) -> bool:
         return split is None
 
     def cuts(self, problem: Problem, multiprocessors: int) -> Iterator[tuple[int, Split | None]]:
         at_once = self.resident(multiprocessors)
-        clusters, _ = self._busiest(problem.m, problem.n, problem.major, at_once)
+        clusters, _ = self._busiest(problem.m, problem.n, problem.layout, at_once)
         for raster_rows in RASTERS if clusters > at_once else RASTERS[:1]:
             yield raster_rows, None
 
@@ -154,9 +150,9 @@ class TileVariant(Variant):
         self, problem: Problem, raster_rows: int, split: Split | None, resident: ResidentClusters
     ) -> LaunchShape:
         at_once = resident(self.cluster_m, self.shared_bytes)
-        columns = self.columns(problem.m, problem.n, problem.major, at_once)
+        columns = self.columns(problem.m, problem.n, problem.layout, at_once)
         rows = self.rows(problem.m)
-        weight = self.weight_box(problem.major, columns)
+        weight = self.weight_box(problem.layout, columns)
         return LaunchShape(
             columns=columns,
             rows=rows,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
-from ..problem import Problem
+from ..problem import Layout, Problem, Specialisation
 from .estimate import Rates
 from .launch_shape import LaunchShape, ResidentClusters
 from .split import Split
@@ -16,11 +16,16 @@ from .split import Split
 DECODE_FAMILIES = ("decode", "decode-plain")
 SHARED_BYTES = 227 << 10  # of an SM, for one CTA
 PLAIN_FAMILIES = ("plain", "decode-plain")
-#: What is behind a weight layout in `Variant.entries`: of a dtype, then of extras.
-_DTYPES = {"bfloat16": "", "float16": "_f16"}
-_EXTRAS = {False: "", True: "_any"}
 
 _Kind = TypeVar("_Kind", bound="Variant")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry point, and what it is compiled for."""
+
+    specialisation: Specialisation
+    name: str
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,8 @@ class Estimate:
     Attributes
     ----------
     kernel : Variant
-    clusters, resident : int
-        Clusters of tiles, and how many of them run at once.
+    tiles : int
+        Number of output tiles.
     waves : float
         Full tiles that the work of the busiest cluster amounts to.
     evenness : float
@@ -43,17 +48,11 @@ class Estimate:
     """
 
     kernel: Variant
-    clusters: int
-    resident: int
+    tiles: int
     waves: float
     evenness: float
     us: float
     split: Split | None = None
-
-    @property
-    def tiles(self) -> int:
-        """Number of output tiles."""
-        return self.clusters * self.kernel.tiles_a_cluster
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,10 @@ class Variant(ABC):
         N and K must be multiples of these (elements).
     alignment_bytes : int
         Of every base address and row stride.
-    entries : tuple of (str, str)
-        Weight layout ("k", "n", or "p8" and "p1" for packed weights), with "_f16" behind it for
-        FP16, and "_any" for biases and activations other than SiLU -> entry point.
+    entries : tuple of Entry
+    arguments : tuple of (str, str)
+        Name and kind of every argument of an entry point, in order; kinds are "tensor_map",
+        "pointer", "int32", "int64" and "float32".
     registers : int
         A thread at entry.
     cubin, sha256 : str
@@ -89,7 +89,8 @@ class Variant(ABC):
     n_multiple: int
     k_multiple: int
     alignment_bytes: int
-    entries: tuple[tuple[str, str], ...]
+    entries: tuple[Entry, ...]
+    arguments: tuple[tuple[str, str], ...]
     registers: int
     cubin: str
     sha256: str
@@ -97,14 +98,14 @@ class Variant(ABC):
     #: Whether it adds sums in one order whatever M is, if its split stays (``split_for_any_m``).
     batch_invariant: ClassVar[bool] = False
 
-    def entry(self, major: str, dtype: str = "bfloat16", *, extras: bool = False) -> str:
-        """The entry point for weights that lie so, and arrays of a dtype; as `Problem.extras`."""
-        return dict(self.entries)[major + _DTYPES[dtype] + _EXTRAS[extras]]
+    def entry(self, asked: Specialisation) -> str:
+        """Name of the entry point that is compiled for this."""
+        return {entry.specialisation: entry.name for entry in self.entries}[asked]
 
     @property
-    def layouts(self) -> tuple[str, ...]:
-        """Weight layouts that it is made for; for SiLU in BF16 all of them."""
-        return tuple(key for key, _ in self.entries if "_" not in key)
+    def layouts(self) -> tuple[Layout, ...]:
+        """Weight layouts that it is compiled for."""
+        return tuple(dict.fromkeys(entry.specialisation.layout for entry in self.entries))
 
     @property
     def gated(self) -> bool:
@@ -115,11 +116,6 @@ class Variant(ABC):
     @abstractmethod
     def most_shared(self) -> int:
         """Dynamic shared memory that a CTA may ask for (bytes)."""
-
-    @property
-    @abstractmethod
-    def tiles_a_cluster(self) -> int:
-        """Tiles of the result that a cluster computes at once."""
 
     @property
     @abstractmethod
@@ -153,7 +149,7 @@ class Variant(ABC):
         """Whether selection considers the kernel beside the others that are able to compute it."""
         return True
 
-    def rated_waves(self, m: int, n: int, major: str, multiprocessors: int) -> float | None:
+    def rated_waves(self, m: int, n: int, layout: str, multiprocessors: int) -> float | None:
         """Waves that the kernel's time is proportional to, or None if its model has no `Rates`."""
         return None
 
@@ -168,7 +164,7 @@ class Variant(ABC):
 
     def takes(self, problem: Problem) -> bool:
         """Whether it is made for this kind of weights: one, a pair, packed, along K or N."""
-        return self.gated == problem.gated and problem.major in self.layouts
+        return self.gated == problem.gated and problem.layout in self.layouts
 
     def obstacle(self, problem: Problem) -> str | None:
         """The first limit that a problem breaks, in words, or None."""
@@ -182,19 +178,21 @@ class Variant(ABC):
             return f"N must be a multiple of {self.n_multiple}, got {problem.n}"
         if problem.k % self.k_multiple:
             return f"K must be a multiple of {self.k_multiple}, got {problem.k}"
-        if problem.major == "mixed":
+        if problem.layout is Layout.MIXED:
             return (
                 "w_gate and w_up must have the same layout, both contiguous along K or both along N"
             )
-        if problem.major not in self.layouts:
-            if problem.packed:
+        if problem.layout not in self.layouts:
+            if problem.layout.packing:
                 return "packed weights need a kernel of the interleave family"
             if self.family == "interleave":
                 return "the weights must be packed (cuswiglu.pack)"
             return "the weights must be contiguous along K (a checkpoint's weight.T)"
-        keys = dict(self.entries)
-        if problem.major + _DTYPES[problem.dtype] not in keys:
-            return f"{self.name} computes bfloat16 only, got {problem.dtype}"
-        if problem.major + _DTYPES[problem.dtype] + _EXTRAS[problem.extras] not in keys:
+        asked = problem.specialisation
+        known = [entry.specialisation for entry in self.entries]
+        if asked not in (replace(one, epilogue=asked.epilogue) for one in known):
+            elements = ", ".join(dict.fromkeys(one.x for one in known))
+            return f"{self.name} computes {elements} only, got {asked.x}"
+        if asked not in known:
             return f"{self.name} computes SiLU only, without biases"
         return problem.tma_obstacle()

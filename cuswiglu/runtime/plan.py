@@ -68,7 +68,7 @@ class Sm90Plan:
         # A kernel with one weight ignores the second descriptor.
         operands = [problem.x, problem.weights[0], problem.weights[-1], problem.out]
         descriptors = [
-            Descriptors(cuda, operand, box, problem.dtype)
+            Descriptors(cuda, operand, box, operand.element)
             for operand, box in zip(operands, made.boxes, strict=False)
         ]
         activation = problem.activation

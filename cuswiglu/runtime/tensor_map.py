@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections import OrderedDict
 
-from ..problem import ELEMENT_BYTES, Operand
+from ..problem import Matrix
 from .driver import Driver
 
 ALIGNMENT = 128  # of a TMA descriptor in kernel arguments
@@ -29,14 +29,14 @@ class Descriptors:
     Parameters
     ----------
     cuda : Driver
-    operand : Operand
+    operand : Matrix
     box : (int, int, int)
     dtype : str
         As `Driver.encode_tensor_map` takes them.
     """
 
     def __init__(
-        self, cuda: Driver, operand: Operand, box: tuple[int, int, int], dtype: str
+        self, cuda: Driver, operand: Matrix, box: tuple[int, int, int], dtype: str
     ) -> None:
         self._cuda = cuda
         self._operand = operand
@@ -59,7 +59,7 @@ class Descriptors:
                 found.address,
                 address,
                 (operand.columns, operand.rows),
-                operand.stride * ELEMENT_BYTES,
+                operand.row_bytes,
                 self._box,
                 self._dtype,
             )

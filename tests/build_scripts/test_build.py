@@ -36,6 +36,7 @@ from build_scripts.compile import (
 from build_scripts.variants import ABLATIONS, INSTANCES
 from build_scripts.variants.tile import Instance
 from cuswiglu.kernels.manifest import CUBINS, cubin, read_manifest, variants
+from tests.helpers.compiled import entry_of
 
 VERSIONS = dict.fromkeys(toolchain.WHEELS, "1.0")
 FIRST = INSTANCES[0]
@@ -240,7 +241,7 @@ def test_a_build_writes_what_the_library_reads(tmp_path, compiled):
         assert cubin(kernel) == f"\x7fELF {kernel.name}".encode()
         assert Path(kernel.cubin) == path.parent / f"{kernel.name}.cubin"
         assert kernel.registers == 168
-        assert [key for key, _ in kernel.entries] == list(instance.keys)
+        assert [entry.name for entry in kernel.entries] == [*map(instance.entry, instance.keys)]
         if isinstance(instance, Instance):
             assert kernel.shared_bytes == instance.shared_bytes
             assert dict(kernel.widths) == {m: tuple(instance.widths(m)) for m in instance.majors}
@@ -298,7 +299,7 @@ def test_kernels_to_be_timed_are_built_into_a_folder_that_the_library_reads(tmp_
     kernels = variants(tmp_path)
     assert [kernel.family for kernel in kernels] == ["sync", "sync-late", "sync-bare"]
     for kernel, instance in zip(kernels, ABLATIONS, strict=True):
-        assert kernel.entry("k") == instance.entry("k")
+        assert entry_of(kernel) == instance.entry("k")
         assert cubin(kernel) == f"\x7fELF {kernel.name}".encode()
 
 

@@ -14,7 +14,8 @@ H200 = DeviceInfo("NVIDIA H200", (9, 0), 132, "12.9")  # as the fake driver says
 #: What a rate or a time may be.
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 SIZES = st.integers(1, 10**9)
-KEYS = st.builds(Key, st.booleans(), SIZES, SIZES, SIZES, st.text(max_size=3))
+ELEMENTS = st.tuples(*[st.sampled_from(["bfloat16", "float16", "float8_e4m3fn"])] * 3)
+KEYS = st.builds(Key, st.booleans(), SIZES, SIZES, SIZES, st.text(max_size=3), ELEMENTS)
 SPLITS = st.builds(Split, SIZES, SIZES, SIZES)
 ENTRIES = st.builds(Entry, st.text(), SIZES, NUMBERS, st.none() | SPLITS)
 TABLES = st.builds(

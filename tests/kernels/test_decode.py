@@ -18,6 +18,7 @@ from cuswiglu.kernels.decode import smallest_fitting
 from cuswiglu.kernels.estimate import LOAD_RATE
 from cuswiglu.kernels.split import Split
 from cuswiglu.models.shapes import SHAPES
+from cuswiglu.problem import Layout
 from tests.helpers.compiled import DECODE, DECODE_GATED, DECODE_PLAIN, name_of
 from tests.helpers.host_sources import entries_of
 from tests.helpers.problems import plain_problem, problem
@@ -152,7 +153,7 @@ def test_at_least_two_steps_are_in_flight_if_there_are_two(kernel, m, n, k, majo
 def bytes_by_the_header(kernel, asked, split, stages):
     """Shared memory as `Cta` of decode_traits.cuh lays it out, from `barriers` to the last sum."""
     row = 64 * 2
-    atom = 8 if asked.major == "k" else 64
+    atom = 8 if asked.layout == "k" else 64
     weights = -(-split.rows // atom) * atom * row
     x_boxes = 1 if kernel.gated else 2
     ring = stages * (2 * weights + x_boxes * kernel.tokens * row)
@@ -301,7 +302,7 @@ def test_only_one_weight_shares_k():
 @pytest.mark.parametrize("major", ["k", "n"])
 def test_splits_come_cheapest_first(kernel, major):
     for _, asked in products(kernel, 16):
-        asked = dataclasses.replace(asked, major=major)
+        asked = dataclasses.replace(asked, layout=Layout(major))
         found = kernel.ranked(asked, SMS)
         assert {split for _, split in found} == set(kernel.splits(asked, SMS))
         assert [us for us, _ in found] == sorted(us for us, _ in found)
@@ -357,7 +358,7 @@ def test_the_manifest_says_what_the_table_says(instance):
     kernel = COMPILED[instance.name]
     assert kernel.family == instance.family
     assert kernel.gated == DECODE_FAMILIES[instance.family]
-    assert dict(kernel.entries) == {key: instance.entry(key) for key in instance.keys}
+    assert [entry.name for entry in kernel.entries] == [*map(instance.entry, instance.keys)]
     assert {name: getattr(kernel, name) for name in instance.facts()} == instance.facts()
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cuswiglu.kernels import tile, tile_columns
 from cuswiglu.kernels.estimate import LOAD_RATE, Rates, loads_us
 from cuswiglu.kernels.tile import LAUNCH_US
+from cuswiglu.problem import Layout
 from cuswiglu.runtime import driver
 from tests.helpers.compiled import GATED, PLAIN, made_up, name_of
 from tests.helpers.problems import plain_problem, problem
@@ -138,15 +139,15 @@ def test_the_rates_of_another_instance_change_nothing():
 def test_an_estimate_says_what_it_is_of():
     found = NARROWING.estimate(dataclasses.replace(PROBLEM, m=300, n=200), SMS, {})
     cut = NARROWING.columns(300, 200, "k", RESIDENT)
-    assert (found.kernel, found.resident) == (NARROWING, RESIDENT)
-    assert found.clusters == 2 * cut.count
+    assert found.kernel == NARROWING
+    assert found.tiles == 2 * cut.count * NARROWING.cluster_m
     assert found.waves == NARROWING.rated_waves(300, 200, "k", SMS)
 
 
 def test_an_estimate_is_of_the_layout_of_the_weights():
     m, n = of_rows(4), 96 * 34
     for major in ("k", "n"):
-        asked = dataclasses.replace(PROBLEM, m=m, n=n, major=major)
+        asked = dataclasses.replace(PROBLEM, m=m, n=n, layout=Layout(major))
         assert NARROWING.estimate(asked, SMS, {}).waves == NARROWING.rated_waves(m, n, major, SMS)
 
 
@@ -162,7 +163,7 @@ def test_an_estimate_asks_nothing_of_a_gpu_and_is_the_same_each_time(monkeypatch
 
 
 def evenness(rows, n, major="n"):
-    asked = dataclasses.replace(PROBLEM, m=of_rows(rows), n=n, major=major)
+    asked = dataclasses.replace(PROBLEM, m=of_rows(rows), n=n, layout=Layout(major))
     return NARROWING.estimate(asked, SMS, {}).evenness
 
 
@@ -187,7 +188,7 @@ def test_a_second_width_evens_waves_out():
 @given(st.sampled_from([*GATED, *PLAIN]), st.integers(1, 20_000), st.integers(1, 2500))
 def test_no_waves_are_more_than_full(kernel, m, eighths):
     for major in kernel.layouts:
-        asked = dataclasses.replace(PROBLEM, m=m, n=8 * eighths, major=major)
+        asked = dataclasses.replace(PROBLEM, m=m, n=8 * eighths, layout=Layout(major))
         assert 0 < kernel.estimate(asked, SMS, {}).evenness <= 1 + 1e-9
 
 

@@ -29,6 +29,7 @@ from tests.helpers.compiled import DECODE, TILES
 from tests.helpers.cubin_files import KERNELS
 from tests.helpers.fake_driver import DECODE_NUMBERS, TILE_NUMBERS
 
+ROWS = {row["name"]: row for row in read_manifest()["instances"]}
 NAMES = list(KERNELS)
 TILE_NAMES = [kernel.name for kernel in TILES]
 DECODE_NAMES = [kernel.name for kernel in DECODE]
@@ -36,9 +37,9 @@ DECODE_NAMES = [kernel.name for kernel in DECODE]
 
 def entries_of(kernels):
     return [
-        pytest.param(kernel.name, key, id=entry)
+        pytest.param(kernel.name, key, id=entry["name"])
         for kernel in kernels
-        for key, entry in kernel.entries
+        for key, entry in ROWS[kernel.name]["entries"].items()
     ]
 
 
@@ -49,7 +50,7 @@ def layout_of(key):
 
 def entry_of(name, key):
     """What an entry is called in the cubin."""
-    return dict(KERNELS[name].entries)[key]
+    return ROWS[name]["entries"][key]["name"]
 
 
 def code_of(name, key):
@@ -59,7 +60,6 @@ def code_of(name, key):
 
 ENTRIES, TILE_ENTRIES, DECODE_ENTRIES = map(entries_of, (variants(), TILES, DECODE))
 INSTANCE = {instance.name: instance for instance in ALL_INSTANCES}
-ROWS = {row["name"]: row for row in read_manifest()["instances"]}
 
 
 # What is built
@@ -114,9 +114,9 @@ def test_a_cubin_has_the_elf_abi_of_cuda_12(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_cubin_has_the_entries_of_the_table_and_no_others(name):
-    entries = dict(KERNELS[name].entries)
-    assert set(entries) == set(INSTANCE[name].keys)
-    assert set(cubin_files.functions(name)) == set(entries.values())
+    entries = {entry.name for entry in KERNELS[name].entries}
+    assert entries == set(map(INSTANCE[name].entry, INSTANCE[name].keys))
+    assert set(cubin_files.functions(name)) == entries
 
 
 @pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)

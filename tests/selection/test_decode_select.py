@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import cuswiglu
 from cuswiglu import GatedMLP, explain
-from cuswiglu.autotune import Shape, Tried, best
+from cuswiglu.autotune import Tried, best
 from cuswiglu.common.device import DeviceInfo
 from cuswiglu.kernels import decode
 from cuswiglu.kernels.decode import DecodeVariant
@@ -20,8 +20,17 @@ from cuswiglu.kernels.manifest import variants
 from cuswiglu.kernels.split import Split
 from cuswiglu.selection import select, tuned
 from cuswiglu.selection.select import BATCH, prune
+from cuswiglu.selection.tuned import Shape
 from tests.helpers.calls import K_OUT, K, N, layer_of
-from tests.helpers.compiled import DECODE, DECODE_GATED, DECODE_PLAIN, GATED, PLAIN, name_of
+from tests.helpers.compiled import (
+    DECODE,
+    DECODE_GATED,
+    DECODE_PLAIN,
+    GATED,
+    PLAIN,
+    entry_of,
+    name_of,
+)
 from tests.helpers.device_arrays import all_on_device, device_poisoned, on_device
 from tests.helpers.fake_driver import DECODE_NUMBERS
 from tests.helpers.host_arrays import draw, poisoned
@@ -134,7 +143,7 @@ def test_an_estimate_of_a_decode_kernel_is_of_its_best_split():
     found = GATED_16.estimate(asked, H200.multiprocessors, {})
     us, split = GATED_16.ranked(asked, H200.multiprocessors)[0]
     assert (found.us, found.split) == (us, split)
-    assert found.clusters == GATED_16.tiling(asked, split).items
+    assert found.tiles == GATED_16.tiling(asked, split).items
     assert 0 < found.evenness <= 1
 
 
@@ -203,7 +212,7 @@ def test_a_call_launches_the_measured_split(gpu, tables):
     for _ in range(2):
         cuswiglu.swiglu(device_poisoned(16, 136), *weights)
         launch = gpu.driver.launches[-1]
-        assert launch.entry == GATED_16.entry("k")
+        assert launch.entry == entry_of(GATED_16)
         assert launch.named["rows"] == SPLIT.rows
     assert set(launch.named) == set(DECODE_NUMBERS)
 

@@ -8,8 +8,11 @@ import warnings
 import pytest
 
 from cuswiglu.common.device import DeviceInfo
+from cuswiglu.kernels.variant import Entry
+from cuswiglu.problem import Layout, Specialisation
 from cuswiglu.selection.select import Choice, select
 from tests.helpers.compiled import (
+    BF16,
     DECODE_GATED,
     DECODE_PLAIN,
     GATED,
@@ -106,7 +109,8 @@ def test_an_n_major_down_projection_takes_a_kernel_that_has_the_entry():
 
 
 def packed_kernel(name="packed", **changes):
-    made = made_up(name=name, family="interleave", entries=(("p8", f"{name}_p8"),), **changes)
+    asked = Specialisation(Layout.PACKED_8, *BF16, "silu")
+    made = made_up(name=name, family="interleave", entries=(Entry(asked, f"{name}_p8"),), **changes)
     boxes = (*made.boxes, ("weight_p8", (64, 64, 128)))
     return dataclasses.replace(made, widths=(("p8", (made.block_n,)),), boxes=boxes)
 

@@ -59,7 +59,7 @@ def built(folder: Path) -> Found:
                 "ungated" if kernel.family == UNGATED else "swiglu",
             )
             for kernel in kernels
-            if kernel.gated and "k" in dict(kernel.entries)
+            if kernel.gated and "k" in kernel.layouts
         ]
     )
 
