@@ -87,7 +87,7 @@ class Description:
         )
 
     def down_problem(self, device: Device) -> Problem:
-        """hidden @ w_down + b_down, likewise."""
+        """Hidden @ w_down + b_down, likewise."""
         down = self._weight("w_down", (self.n, self.k_out), device)
         hidden = arrays.new_view("hidden", (self.m, self.n), device, self.dtype)
         return problem.describe(hidden, [down], biased="b_down" in self.biases)

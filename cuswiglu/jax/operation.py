@@ -26,7 +26,7 @@ Array = Any
 
 @functools.cache
 def operation(asked: Asked, layout: str, variant: str) -> Callable[..., Array]:
-    """swiglu or mlp, of x (M, K) and the arguments that are asked for.
+    """Swiglu or mlp, of x (M, K) and the arguments that are asked for.
 
     Parameters
     ----------
@@ -36,7 +36,6 @@ def operation(asked: Asked, layout: str, variant: str) -> Callable[..., Array]:
     variant : str
         As in `cuswiglu.swiglu`.
     """
-
     forward: Any = jax.custom_batching.custom_vmap(
         functools.partial(_forward, asked, layout, variant)
     )

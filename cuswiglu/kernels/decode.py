@@ -211,7 +211,7 @@ class DecodeVariant(Variant):
             cluster=split.ranks,
             clusters=tiling.items if all_at_once else min(tiling.items, alone),
             shared_bytes=tiling.shared_bytes,
-            boxes=(x, weight, weight),
+            boxes={"x": x, "w_first": weight, "w_second": weight},
             integers={
                 "m": problem.m,
                 "n": problem.n,

@@ -26,11 +26,11 @@ class LaunchShape:
         CTAs of a cluster, and clusters of the grid.
     shared_bytes : int
         Dynamic shared memory of a CTA.
-    boxes : tuple of (int, int, int)
-        TMA boxes of the operands that have a descriptor: x, the weights, and out, unless the kernel
-        is given out's address.
+    boxes : dict of str to (int, int, int)
+        TMA boxes by argument, of the operands that have a descriptor: x, w_first, w_second, and
+        out, unless the kernel is given its address.
     integers : dict of str to int
-        Integer arguments by name, in the kernel's order.
+        Integer arguments by name.
     """
 
     columns: Columns
@@ -39,5 +39,5 @@ class LaunchShape:
     cluster: int
     clusters: int
     shared_bytes: int
-    boxes: tuple[tuple[int, int, int], ...]
+    boxes: dict[str, tuple[int, int, int]]
     integers: dict[str, int]

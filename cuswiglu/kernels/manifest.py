@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 from pathlib import Path
 from typing import Any
 
-from ..problem import Layout, Specialisation
+from ..problem import EntryPoint, Layout
 from .decode import DecodeVariant
 from .tile import TileVariant
-from .variant import DECODE_FAMILIES, PLAIN_FAMILIES, Entry, Variant
+from .variant import DECODE_FAMILIES, Variant
 
 CUBINS = Path(__file__).parent.parent / "cubins"
-MANIFEST_FORMAT = 6
+MANIFEST_FORMAT = 7
 REBUILD = "rebuild with `pip install --force-reinstall --no-deps .` in the source tree"
 
 
@@ -22,52 +21,12 @@ class KernelsUnavailableError(RuntimeError):
     """The compiled kernels are missing or damaged."""
 
 
-_INPUTS = [("x", "tensor_map"), ("w_first", "tensor_map"), ("w_second", "tensor_map")]
-_SIZES = [
-    *(("b_first", "pointer"), ("b_second", "pointer")),
-    *(("m", "int32"), ("n", "int32"), ("k", "int32")),
-]
-_LAST = [
-    *(("weights_ahead", "int32"), ("activation", "int32")),
-    *(
-        ("linear", "float32"),
-        ("cubic", "float32"),
-        ("limit", "float32"),
-        ("up_constant", "float32"),
-    ),
-]
-_TILES = [
-    ("raster_rows", "int32"),
-    ("wide", "int32"),
-    ("wide_width", "int32"),
-    ("narrow_width", "int32"),
-]
-_SPLIT = [("out_stride", "int64"), ("rows", "int32"), ("stages", "int32")]
-
-
-def _of_format_7(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of format 6, whose entries have keys, as one of format 7."""
-    decode = row["family"] in DECODE_FAMILIES
-    out = ("out", "pointer" if decode else "tensor_map")
-    arguments = [*_INPUTS, out, *_SIZES, *(_SPLIT if decode else _TILES), *_LAST]
-    entries = []
-    for key, entry in row["entries"].items():
-        layout, *rest = key.split("_")
-        element = "float16" if "f16" in rest else "bfloat16"
-        one = "none" if row["family"] in PLAIN_FAMILIES else "silu"
-        fields = {"epilogue": "general" if "any" in rest else one, "scales": "none"}
-        operands = dict.fromkeys(("x", "w", "out"), element)
-        entries.append({"layout": layout, **operands, **fields, "grouped": False, **entry})
-    return {**row, "entries": entries, "arguments": arguments}
-
-
-def _entry(row: dict[str, Any]) -> Entry:
-    asked = {field.name: row[field.name] for field in dataclasses.fields(Specialisation)}
-    return Entry(Specialisation(**asked | {"layout": Layout(row["layout"])}), row["name"])
+def _entry(row: dict[str, Any]) -> EntryPoint:
+    asked = "x w out scales epilogue grouped name"
+    return EntryPoint(Layout(row["layout"]), **{field: row[field] for field in asked.split()})
 
 
 def _parse(row: dict[str, Any], folder: Path) -> Variant:
-    row = _of_format_7(row)
     entries = row["entries"]
     common = {field: row[field] for field in ("name", "family", "block_k", "threads", "sha256")}
     common |= {
@@ -129,7 +88,7 @@ def variants(folder: Path = CUBINS) -> tuple[Variant, ...]:
         If the manifest is missing or damaged.
     """
     try:
-        return tuple(_parse(row, folder) for row in read_manifest(folder)["instances"])
+        return tuple(_parse(row, folder) for row in read_manifest(folder)["variants"])
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         raise KernelsUnavailableError(
             f"the kernel manifest {folder / 'manifest.json'} is damaged ({error!r}): {REBUILD}"

@@ -160,7 +160,12 @@ class TileVariant(Variant):
             cluster=self.cluster_m,
             clusters=min(rows * columns.count, at_once),
             shared_bytes=self.shared_bytes,
-            boxes=(self.box("x"), weight, weight, self.box("out")),
+            boxes={
+                "x": self.box("x"),
+                "w_first": weight,
+                "w_second": weight,
+                "out": self.box("out"),
+            },
             integers={
                 "m": problem.m,
                 "n": problem.n,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
-from ..problem import Layout, Problem, Specialisation
+from ..problem import EntryPoint, Layout, Problem
 from .estimate import Rates
 from .launch_shape import LaunchShape, ResidentClusters
 from .split import Split
@@ -18,14 +18,6 @@ SHARED_BYTES = 227 << 10  # of an SM, for one CTA
 PLAIN_FAMILIES = ("plain", "decode-plain")
 
 _Kind = TypeVar("_Kind", bound="Variant")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An entry point, and what it is compiled for."""
-
-    specialisation: Specialisation
-    name: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +64,7 @@ class Variant(ABC):
         N and K must be multiples of these (elements).
     alignment_bytes : int
         Of every base address and row stride.
-    entries : tuple of Entry
+    entries : tuple of EntryPoint
     arguments : tuple of (str, str)
         Name and kind of every argument of an entry point, in order; kinds are "tensor_map",
         "pointer", "int32", "int64" and "float32".
@@ -89,7 +81,7 @@ class Variant(ABC):
     n_multiple: int
     k_multiple: int
     alignment_bytes: int
-    entries: tuple[Entry, ...]
+    entries: tuple[EntryPoint, ...]
     arguments: tuple[tuple[str, str], ...]
     registers: int
     cubin: str
@@ -98,14 +90,14 @@ class Variant(ABC):
     #: Whether it adds sums in one order whatever M is, if its split stays (``split_for_any_m``).
     batch_invariant: ClassVar[bool] = False
 
-    def entry(self, asked: Specialisation) -> str:
-        """Name of the entry point that is compiled for this."""
-        return {entry.specialisation: entry.name for entry in self.entries}[asked]
+    def entry(self, asked: EntryPoint) -> str:
+        """Name of the entry point that is compiled for what is asked for."""
+        return self.entries[self.entries.index(asked)].name
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
         """Weight layouts that it is compiled for."""
-        return tuple(dict.fromkeys(entry.specialisation.layout for entry in self.entries))
+        return tuple(dict.fromkeys(entry.layout for entry in self.entries))
 
     @property
     def gated(self) -> bool:
@@ -188,11 +180,10 @@ class Variant(ABC):
             if self.family == "interleave":
                 return "the weights must be packed (cuswiglu.pack)"
             return "the weights must be contiguous along K (a checkpoint's weight.T)"
-        asked = problem.specialisation
-        known = [entry.specialisation for entry in self.entries]
-        if asked not in (replace(one, epilogue=asked.epilogue) for one in known):
-            elements = ", ".join(dict.fromkeys(one.x for one in known))
+        asked = problem.entry_point
+        if asked not in (replace(entry, epilogue=asked.epilogue) for entry in self.entries):
+            elements = ", ".join(dict.fromkeys(entry.x for entry in self.entries))
             return f"{self.name} computes {elements} only, got {asked.x}"
-        if asked not in known:
+        if asked not in self.entries:
             return f"{self.name} computes SiLU only, without biases"
         return problem.tma_obstacle()

@@ -7,6 +7,7 @@ from coefficients; what is not, as GELU and ReLU, needs code of its own there.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
 from collections.abc import Callable, Mapping
@@ -29,10 +30,11 @@ class Coefficients:
     limit: float = math.inf
     up_constant: float = 0.0
 
-    def for_kernels(self) -> tuple[float, ...]:
-        """List them in the kernels' order, for which the sigmoid is 1 / (1 + 2^x)."""
+    def for_kernels(self) -> dict[str, float]:
+        """Name them as the kernels' arguments, for which the sigmoid is 1 / (1 + 2^x)."""
         linear = max(-_FP32_LARGEST, min(-LOG2_E * self.linear, _FP32_LARGEST))
-        return linear, -LOG2_E * self.cubic, self.limit, self.up_constant
+        cubic = -LOG2_E * self.cubic
+        return dataclasses.asdict(self) | {"linear": linear, "cubic": cubic}
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def _silu(xp: Any, gate: Array) -> Array:
 
 
 def _gelu(xp: Any, gate: Array) -> Array:
-    """gate times the normal distribution's integral up to it, small ones as precise as others."""
+    """Gate times the normal distribution's integral up to it, small ones as precise as others."""
     scaled = gate * -math.sqrt(0.5)
     if xp.__name__ == "numpy":  # which has no erfc
         halves = xp.vectorize(math.erfc, otypes=[gate.dtype])(scaled)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ..arrays import ArrayView
@@ -26,30 +26,34 @@ class Op(Enum):
 
 
 @dataclass(frozen=True)
-class Specialisation:
-    """What a kernel's entry point is compiled for, and a problem asks for.
+class EntryPoint:
+    """An entry point of a kernel; two are equal if they are compiled for the same.
 
     Attributes
     ----------
     layout : Layout
+        Layout of the weights.
     x, w, out : str
         Element types, by name.
+    scales : str
+        How scales of the weights lie; "none" where there are none.
     epilogue : str
         "silu" of gate and up, "none" of a product; "general" where biases are added, or another
         activation than SiLU is computed.
-    scales : str
-        How scales of the weights lie; "none" where there are none.
     grouped : bool
         Whether rows of x belong to groups, each with weights of its own.
+    name : str
+        Name in the cubin; left out by a problem, which asks for one.
     """
 
     layout: Layout
     x: str
     w: str
     out: str
+    scales: str
     epilogue: str
-    scales: str = "none"
-    grouped: bool = False
+    grouped: bool
+    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -162,12 +166,12 @@ class Problem:
         return self.x.element, self.weights[0].element, self.out.element
 
     @property
-    def specialisation(self) -> Specialisation:
-        """What a kernel's entry point must be compiled for."""
+    def entry_point(self) -> EntryPoint:
+        """Entry point that a kernel needs for it."""
         epilogue = "silu" if self.gated else "none"
         if self.biased or (self.gated and self.activation != SILU):
             epilogue = "general"
-        return Specialisation(self.layout, *self.elements, epilogue)
+        return EntryPoint(self.layout, *self.elements, "none", epilogue, grouped=False)
 
     @property
     def flops(self) -> int:

@@ -120,7 +120,7 @@ def check_biases(biases: Biases, weights: Sequence[ArrayView], down: ArrayView |
 
 
 def check_x(x: ArrayView, gate: ArrayView) -> None:
-    """x is (..., K)."""
+    """X is (..., K)."""
     if x.ndim < 1:
         raise ValueError("x must have shape (..., K), got a scalar array")
     if x.shape[-1] != gate.shape[0]:

@@ -14,7 +14,7 @@ class LoadedKernel:
     def __init__(self, kernel: Variant, problem: Problem, cuda: Driver) -> None:
         self._kernel, self._cuda = kernel, cuda
         self._device = problem.device.index
-        self._entry = kernel.entry(problem.specialisation)
+        self._entry = kernel.entry(problem.entry_point)
         self.function = cuda.kernel(
             manifest.cubin(kernel), kernel.sha256, self._entry, self._device, kernel.most_shared
         )

@@ -13,11 +13,11 @@ from ..common.device import DeviceInfo
 from ..problem import Problem
 from ..selection import select
 from ..selection.select import Choice
-from .arguments import KernelArguments, float_bits
+from .arguments import OPERANDS, KernelArguments
 from .driver import Driver, driver
 from .loaded_kernel import LoadedKernel
 from .portable import PortablePlan
-from .tensor_map import Descriptors
+from .tensor_map import TensorMaps
 
 CACHED_PLANS = 256
 
@@ -66,18 +66,17 @@ class Sm90Plan:
             self.grid, (made.cluster, 1), kernel.threads, made.shared_bytes, overlapping
         )
         # A kernel with one weight ignores the second descriptor.
-        operands = [problem.x, problem.weights[0], problem.weights[-1], problem.out]
-        descriptors = [
-            Descriptors(cuda, operand, box, operand.element)
-            for operand, box in zip(operands, made.boxes, strict=False)
-        ]
+        matrices = problem.x, problem.weights[0], problem.weights[-1], problem.out
+        operands = dict(zip(OPERANDS, matrices, strict=False))
+        maps = {name: TensorMaps(cuda, operands[name], box) for name, box in made.boxes.items()}
         activation = problem.activation
-        coefficients = map(float_bits, activation.coefficients.for_kernels())
-        of_activation = activation.code, *coefficients
-        self._ahead = len(made.integers)
-        self._arguments = KernelArguments(
-            descriptors, (*made.integers.values(), int(weights_ahead), *of_activation)
-        )
+        values = {
+            **made.integers,
+            "weights_ahead": int(weights_ahead),
+            "activation": activation.code,
+            **activation.coefficients.for_kernels(),
+        }
+        self._arguments = KernelArguments(kernel.arguments, maps, values)
         #: launch(addresses, stream): as a call, on operands there; for one thread at a time.
         self.launch = cuda.launcher(*self.packed, self._arguments.point_at)
 
@@ -102,7 +101,7 @@ class Sm90Plan:
 
     def load_weights_ahead(self) -> None:
         """From the next launch on: no kernel that may still run writes the weights."""
-        self._arguments.integers[self._ahead] = 1
+        self._arguments.set("weights_ahead", 1)
 
     @property
     def packed(self) -> tuple[Any, Any, int]:

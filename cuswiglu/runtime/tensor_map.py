@@ -1,4 +1,4 @@
-"""TMA descriptors: encoded once for each address, and kept."""
+"""Tensor maps: TMA descriptors, encoded once for each address, and kept."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .driver import Driver
 
 ALIGNMENT = 128  # of a TMA descriptor in kernel arguments
 DESCRIPTOR_BYTES = 128
-#: Of one operand: a memory pool gives the same few addresses again, but one plan serves all layers
-#: of a model, whose weights lie apart.
+#: Descriptors kept of one operand: a memory pool gives the same few addresses again, but one plan
+#: serves all layers of a model, whose weights lie apart.
 KEPT = 256
 
 
@@ -23,28 +23,25 @@ class AlignedMemory:
         self.address = -(-ctypes.addressof(self._memory) // ALIGNMENT) * ALIGNMENT
 
 
-class Descriptors:
-    """The descriptors of an operand at the addresses it has had; for one thread at a time.
+class TensorMaps:
+    """Descriptors of an operand at the addresses it has had; for one thread at a time.
 
     Parameters
     ----------
     cuda : Driver
     operand : Matrix
     box : (int, int, int)
-    dtype : str
-        As `Driver.encode_tensor_map` takes them.
+        As `Driver.encode_tensor_map` takes it.
     """
 
-    def __init__(
-        self, cuda: Driver, operand: Matrix, box: tuple[int, int, int], dtype: str
-    ) -> None:
+    def __init__(self, cuda: Driver, operand: Matrix, box: tuple[int, int, int]) -> None:
         self._cuda = cuda
         self._operand = operand
-        self._box, self._dtype = box, dtype
+        self._box = box
         self._kept: OrderedDict[int, AlignedMemory] = OrderedDict()
 
-    def of(self, address: int) -> int:
-        """Where the descriptor of the operand at `address` is; it stays there until the next call.
+    def at(self, address: int) -> int:
+        """Address of the descriptor of the operand at `address`, valid until the next call.
 
         Raises
         ------
@@ -61,7 +58,7 @@ class Descriptors:
                 (operand.columns, operand.rows),
                 operand.row_bytes,
                 self._box,
-                self._dtype,
+                operand.element,
             )
             self._kept[address] = found
             if len(self._kept) > KEPT:

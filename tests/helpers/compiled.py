@@ -13,8 +13,8 @@ from cuswiglu.kernels import manifest
 from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.manifest import variants
 from cuswiglu.kernels.tile import TileVariant
-from cuswiglu.kernels.variant import Entry, Variant
-from cuswiglu.problem import Layout, Specialisation
+from cuswiglu.kernels.variant import Variant
+from cuswiglu.problem import EntryPoint, Layout
 from cuswiglu.selection import select
 
 LAYOUTS = ("k", "n")  # of a weight by itself; packed weights have layouts of their own
@@ -38,7 +38,9 @@ def entry_of(
 ) -> str:
     """The name of an entry point; for SiLU, or without an activation, unless it is the general."""
     epilogue = "general" if general else "silu" if kernel.gated else "none"
-    return kernel.entry(Specialisation(Layout(layout), *(element,) * 3, epilogue))
+    return kernel.entry(
+        EntryPoint(Layout(layout), *(element,) * 3, "none", epilogue, grouped=False)
+    )
 
 
 #: (kernel, layout) of every entry for SiLU alone, in BF16, of a kernel of tiles for gate and up.
@@ -68,7 +70,7 @@ def with_layouts(kernel: TileVariant, *majors: str) -> TileVariant:
         del boxes["weight_n"]
     silu = "silu" if kernel.gated else "none"
     entries = tuple(
-        Entry(Specialisation(Layout(major), *BF16, silu), f"{kernel.name}_{major}")
+        EntryPoint(Layout(major), *BF16, "none", silu, False, f"{kernel.name}_{major}")
         for major in majors
     )
     known = dict(kernel.widths)
@@ -78,11 +80,7 @@ def with_layouts(kernel: TileVariant, *majors: str) -> TileVariant:
 
 def without(kernel: Variant, what: str) -> Variant:
     """The kernel as if it had not been compiled for an element type, or an epilogue."""
-    entries = tuple(
-        entry
-        for entry in kernel.entries
-        if what not in (entry.specialisation.x, entry.specialisation.epilogue)
-    )
+    entries = tuple(entry for entry in kernel.entries if what not in (entry.x, entry.epilogue))
     return dataclasses.replace(kernel, entries=entries)
 
 

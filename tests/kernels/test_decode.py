@@ -1,18 +1,13 @@
-"""How a decode kernel's work is cut: layouts, splits, estimates; and what its sources say of it."""
+"""How a decode kernel's work is cut: tilings, splits, estimates."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from build_scripts.build import KERNELS
-from build_scripts.variants import DECODE_INSTANCES
-from build_scripts.variants.decode import DECODE_FAMILIES
-from build_scripts.variants.elements import MAJORS
 from cuswiglu.kernels import decode, decode_cost
 from cuswiglu.kernels.decode import smallest_fitting
 from cuswiglu.kernels.estimate import LOAD_RATE
@@ -20,13 +15,11 @@ from cuswiglu.kernels.split import Split
 from cuswiglu.models.shapes import SHAPES
 from cuswiglu.problem import Layout
 from tests.helpers.compiled import DECODE, DECODE_GATED, DECODE_PLAIN, name_of
-from tests.helpers.host_sources import entries_of
 from tests.helpers.problems import plain_problem, problem
 
 SMS = 132
 SM_BYTES = 227 << 10
 BY_KERNEL = pytest.mark.parametrize("kernel", DECODE, ids=name_of)
-TRAITS = (KERNELS / "impls/sm90_decode_traits.cuh").read_text()
 PROBLEMS = {(gated, major): (problem if gated else plain_problem)(major=major)
             for gated in (True, False) for major in ("k", "n")}  # fmt: skip
 QWEN = {name: sizes for name, sizes in SHAPES.items() if name.startswith("qwen")}
@@ -339,59 +332,3 @@ def test_the_fitting_kernel_has_the_fewest_columns_that_hold_the_tokens_or_the_m
 
 def test_a_kernel_of_more_tokens_is_taken_where_the_fitting_one_is_not_there():
     assert smallest_fitting([of_tokens(64, gated=True), of_tokens(16, gated=True)], 8).tokens == 16
-
-
-# The table of instances, and the sources
-
-BY_INSTANCE = pytest.mark.parametrize("instance", DECODE_INSTANCES, ids=name_of)
-COMPILED = {kernel.name: kernel for kernel in DECODE}
-
-
-def constant(name):
-    """A number of decode_traits.cuh."""
-    (found,) = re.findall(rf"static constexpr int {name} = (\d+);", TRAITS)
-    return int(found)
-
-
-@BY_INSTANCE
-def test_the_manifest_says_what_the_table_says(instance):
-    kernel = COMPILED[instance.name]
-    assert kernel.family == instance.family
-    assert kernel.gated == DECODE_FAMILIES[instance.family]
-    assert [entry.name for entry in kernel.entries] == [*map(instance.entry, instance.keys)]
-    assert {name: getattr(kernel, name) for name in instance.facts()} == instance.facts()
-
-
-@BY_KERNEL
-def test_sizes_are_those_of_the_sources(kernel):
-    assert kernel.block_k == constant("kBlockK")
-    assert kernel.mma_rows == constant("kMmaRows")
-    assert kernel.max_stages == constant("kMaxStages")
-    assert kernel.barrier_bytes == constant("kBarrierBytes")
-    assert kernel.threads == constant("kConsumerThreads") + 32
-    (most,) = re.findall(r"kChunk = kTokens < (\d+) \? kTokens : \1;", TRAITS)
-    assert kernel.chunk == min(kernel.tokens, int(most))
-
-
-@BY_KERNEL
-def test_a_tile_has_at_most_the_rows_of_two_warpgroups(kernel):
-    warpgroups = constant("kConsumerThreads") // decode.WARPGROUP
-    assert kernel.max_rows == warpgroups * kernel.mma_rows
-
-
-@BY_INSTANCE
-def test_the_source_has_an_entry_per_weight_layout_type_of_elements_and_extras(instance):
-    entries = entries_of(instance.source(), "impls/sm90_decode.cuh", "CUSWIGLU_DECODE_ENTRY")
-    assert [entry.pop("NAME") for entry in entries] == [*map(instance.entry, instance.keys)]
-    layouts = [key.partition("_")[0] for key in instance.keys]
-    assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[layout] for layout in layouts]
-    halves = [
-        "cutlass::half_t" if "_f16" in key else "cutlass::bfloat16_t" for key in instance.keys
-    ]
-    assert [entry.pop("ELEMENT") for entry in entries] == halves
-    extras = [str("_any" in key).lower() for key in instance.keys]
-    assert [entry.pop("EXTRAS") for entry in entries] == extras
-    gated = str(DECODE_FAMILIES[instance.family]).lower()
-    for entry in entries:
-        assert entry.pop("GATED") == gated
-        assert entry == {name: str(instance.facts()[name.lower()]) for name in entry}

@@ -123,7 +123,6 @@ def swiglu(
 
 def _planned(kernel: variant.Variant) -> Callable[[Inputs], Runner]:
     """A kernel that selection does not know: planned directly, for a pair along K."""
-
     choice = select.Choice("sm90", kernel.name, kernel)
 
     def make(inputs: Inputs) -> Runner:
