@@ -45,7 +45,7 @@ class Expected:
 
     @property
     def ungated(self) -> Any:
-        """gate * up: a SwiGLU whose activation is left out."""
+        """Gate * up: a SwiGLU whose activation is left out."""
         gate, up = self._halves(self.product)
         return gate * up
 
@@ -91,7 +91,7 @@ def expected(xp: Any, x: Any, w2: Any, down: Any = None, bias: Any = None) -> Ex
 
 
 def stack(xp: Any, x: Any, layers: Iterable[tuple[Any, Any]]) -> Any:
-    """x + mlp(x), layer after layer, in FP64.
+    """X + mlp(x), layer after layer, in FP64.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"tune needs a Hopper GPU (compute capability 9.0), got {device.name}")
     path = options.output or tuned.cache_path()
     _check_writable(path)
-    measured: dict[autotune.Shape, dict[autotune.Tried, float]] = {}
+    measured: dict[tuned.Shape, dict[autotune.Tried, float]] = {}
     for shape in _progress(shapes):
         measured[shape] = autotune.measure(shape, rounds=options.rounds, everything=options.fit)
         _, entry = autotune.best(shape, measured[shape])
@@ -95,7 +95,7 @@ def _check_writable(path: Path) -> None:
         raise OSError(f"{error}: pass --output FILE in a folder that can be written") from error
 
 
-def _progress(shapes: list[autotune.Shape]) -> Any:
+def _progress(shapes: list[tuned.Shape]) -> Any:
     """The shapes behind a progress bar, where rich is installed."""
     try:
         from rich.progress import track

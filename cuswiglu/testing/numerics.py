@@ -12,7 +12,8 @@ from ..problem.activations import SILU, Activation
 @dataclass(frozen=True)
 class Accuracy:
     """`relative_error` is ||found - expected|| / ||expected||; `within_ulp` the share of elements
-    at most one ulp of its dtype from the correctly rounded reference."""
+    at most one ulp of its dtype from the correctly rounded reference.
+    """
 
     relative_error: float
     within_ulp: float

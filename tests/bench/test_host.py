@@ -127,7 +127,7 @@ def test_a_call_launches_the_kernels_on_the_weights_of_its_set(gpu, drawn, name,
         if launches == 2:
             assert last.addresses[1] == drawn.w_down[number].data.ptr
             one_weight = [*PLAIN, *DECODE_PLAIN]
-            assert last.entry in {entry for kernel in one_weight for _, entry in kernel.entries}
+            assert last.entry in {entry.name for kernel in one_weight for entry in kernel.entries}
 
 
 @pytest.mark.usefixtures("any_evenness")

@@ -59,7 +59,7 @@ def built(folder: Path) -> Found:
                 "ungated" if kernel.family == UNGATED else "swiglu",
             )
             for kernel in kernels
-            if kernel.gated and "k" in dict(kernel.entries)
+            if kernel.gated and "k" in kernel.layouts
         ]
     )
 
@@ -123,7 +123,6 @@ def swiglu(
 
 def _planned(kernel: variant.Variant) -> Callable[[Inputs], Runner]:
     """A kernel that selection does not know: planned directly, for a pair along K."""
-
     choice = select.Choice("sm90", kernel.name, kernel)
 
     def make(inputs: Inputs) -> Runner:
