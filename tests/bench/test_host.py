@@ -113,10 +113,10 @@ def runner(name, drawn):
 def test_a_call_launches_the_kernels_on_the_weights_of_its_set(gpu, drawn, name, launches):
     made = runner(name, drawn)
     for number in range(SETS):
-        made.timed._call(number)
+        made.timed.call(number)
         gpu.driver.launches = []
         gpu.driver.calls = []
-        result = made.timed._call(number)
+        result = made.timed.call(number)
         assert len(gpu.driver.launches) == launches
         assert gpu.driver.count(PLANS) == 0
         first, last = gpu.driver.launches[0], gpu.driver.launches[-1]
@@ -134,7 +134,7 @@ def test_a_call_launches_the_kernels_on_the_weights_of_its_set(gpu, drawn, name,
 def test_bare_launches_are_the_driver_calls_alone(gpu, drawn):
     made = runner("bare-launches", drawn)
     gpu.driver.calls = []
-    made.timed._call(0)
+    made.timed.call(0)
     assert [name for name, _ in gpu.driver.calls] == ["cuLaunchKernelEx"] * 2
 
 

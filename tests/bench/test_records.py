@@ -8,6 +8,7 @@ import os
 import pytest
 
 from cuswiglu.bench import record as records
+from cuswiglu.bench import suites
 from cuswiglu.bench.cells import cell
 from cuswiglu.bench.suites import SUITES, find
 from tests.helpers.bench_records import DUAL, FAILED, outcomes, record, row, variants
@@ -118,6 +119,13 @@ def test_a_record_of_an_unknown_suite_is_refused_with_those_there_are():
         find("breakfast")
 
 
-def test_a_suite_is_found_by_being_a_module_of_the_folder():
-    assert list(SUITES) == [suite.name for suite in SUITES.values()]
-    assert {"paper", "mlp", "decode", "random", "activations", "host", "jax"} <= set(SUITES)
+def test_a_suite_is_found_by_being_a_module_of_the_folder(tmp_path, monkeypatch):
+    (tmp_path / "breakfast.py").write_text(
+        "from dataclasses import replace\n"
+        "from cuswiglu.bench.suites.quick import SUITE\n"
+        "SUITE = replace(SUITE, name='breakfast')\n"
+    )
+    monkeypatch.setattr(suites, "__path__", [*suites.__path__, str(tmp_path)])
+    found = suites.discover()
+    assert set(found) == {*SUITES, "breakfast"}
+    assert found["breakfast"].select() == SUITES["quick"].select()

@@ -7,17 +7,18 @@ import pkgutil
 
 from .base import Suite
 
-__all__ = ["SUITES", "Suite", "find"]
+__all__ = ["SUITES", "Suite", "discover", "find"]
 
 
-def _discovered() -> dict[str, Suite]:
+def discover() -> dict[str, Suite]:
+    """Import every module of this folder, for its `SUITE`; by name."""
     names = [found.name for found in pkgutil.iter_modules(__path__) if found.name != "base"]
     suites: list[Suite] = [importlib.import_module(f".{name}", __name__).SUITE for name in names]
     return {suite.name: suite for suite in suites}
 
 
 #: Name -> suite.
-SUITES = _discovered()
+SUITES = discover()
 
 
 def find(name: str) -> Suite:

@@ -41,12 +41,12 @@ class HostTimed:
     """Calls in batches, without waiting for the GPU meanwhile: the host's part of their time."""
 
     def __init__(self, call: Callable[[int], Any]) -> None:
-        self._call = call
+        self.call = call
 
     def prepare(self, stream: Any, sets: int) -> timing.Stopwatch:
         """Call each set once; the stopwatch takes the median batch."""
         for number in range(sets):  # plans and loads whatever it needs
-            self._call(number)
+            self.call(number)
 
         def elapsed(replays: int) -> float:
             """Take the median batch's time of a call, in microseconds, times the calls."""
@@ -58,7 +58,7 @@ class HostTimed:
 
     def _batch(self, numbers: list[int]) -> float:
         """Time calls on these sets, in microseconds of one."""
-        call = self._call
+        call = self.call
         cupy_module().cuda.runtime.deviceSynchronize()
         collecting = gc.isenabled()
         gc.disable()
