@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from build_scripts.variants import ALL_INSTANCES
+from build_scripts.variants import ALL_VARIANTS
 from tests.helpers.processes import printed
 
 OPTIONAL = ["cupy", "cuda", "torch", "jax", "safetensors", "gguf", "click", "rich", "build_scripts"]
@@ -34,7 +34,9 @@ def raised(statement):
         + ARRAYS
         + textwrap.dedent(f"""
         import cuswiglu
-        from cuswiglu import arrays, driver
+        from cuswiglu import arrays
+        from cuswiglu.common.device import Device
+        from cuswiglu.runtime import driver
         try:
             {statement}
         except Exception as error:
@@ -72,7 +74,7 @@ def test_host_arrays_need_no_optional_package():
 
 def test_variants_are_listed_without_a_gpu_or_cupy():
     code = BLOCKED + "import cuswiglu\nprint(len(cuswiglu.variants()))"
-    assert int(printed(code)) == len(ALL_INSTANCES)
+    assert int(printed(code)) == len(ALL_VARIANTS)
 
 
 def test_the_public_names_are_there():
@@ -94,7 +96,7 @@ def test_a_device_array_without_cupy_says_what_to_install():
 
 
 def test_a_new_device_array_without_cupy_says_what_to_install():
-    message = raised("arrays.empty((2, 3), arrays.Device('cuda'))")
+    message = raised("arrays.empty((2, 3), Device('cuda'))")
     assert message.startswith("ImportError arrays on a CUDA device need CuPy")
 
 

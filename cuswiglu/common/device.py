@@ -1,4 +1,4 @@
-"""Devices: where arrays live, and what selection needs to know of a GPU."""
+"""Devices: where arrays live, and the properties of a GPU that selection depends on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Device:
-    """Where an array lives: the host, or one CUDA device."""
+    """Place where an array lives: the host, or one CUDA device."""
 
     kind: str  # "cpu" or "cuda"
     index: int = 0
@@ -21,7 +21,27 @@ CPU = Device("cpu")
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What selection needs to know of a CUDA device."""
+    """What selection needs to know of a CUDA device.
+
+    Attributes
+    ----------
+    name : str
+        As the driver has it; tuned tables count for one name.
+    capability : (int, int)
+        Compute capability: (9, 0) for Hopper.
+    multiprocessors : int
+        Number of SMs.
+    driver : str
+        The CUDA version that the driver supports, as "12.9"; empty if it does not matter.
+
+    Examples
+    --------
+    >>> import cuswiglu
+    >>> cuswiglu.DeviceInfo("NVIDIA H200", (9, 0), 132).runs_kernels
+    True
+    >>> cuswiglu.DeviceInfo("NVIDIA A100", (8, 0), 108).runs_kernels
+    False
+    """
 
     name: str
     capability: tuple[int, int]

@@ -8,12 +8,13 @@
 #include <cute/atom/copy_atom.hpp>
 #include <cutlass/numeric_conversion.h>
 
+#include "epilogue/tile_boxes.cuh"
 #include "impls/sm90_tile_traits.cuh"
 
 namespace cuswiglu {
 
 template <class Traits>
-struct Epilogue {
+struct TileStore {
   using Element = typename Traits::Element;
 
   CUTLASS_DEVICE static void sync_warpgroup(int consumer) {
@@ -50,21 +51,21 @@ struct Epilogue {
     for (int m = 0; m < Traits::kWarpgroupM / Traits::kMmaM; ++m) {
       CUTLASS_PRAGMA_UNROLL
       for (int j = 0; j < kWidth; j += kBox, ++stored) {
-        int const first = j + kBox <= kWidth ? j : kWidth - kBox;
-        auto out = cute::make_tensor<Element>(cute::partition_shape_C(
-            mma_out, Shape<Int<Traits::kMmaM>, Int<kBox>>{}));
+        int const first = box_start(j, kBox, kWidth);
+        auto out = cute::make_tensor<Element>(
+            cute::partition_shape_C(mma_out, Shape<Int<Traits::kMmaM>, Int<kBox>>{}));
         CUTLASS_PRAGMA_UNROLL
-        for (int v = 0; v < kBox / 2; v += 2) {
+        for (int v = 0; v < kBox / kColumnsPerAccumulator; v += 2) {
           cutlass::Array<float, 2> y;
-          y[0] = combine(first / 2 + v, m);
-          y[1] = combine(first / 2 + v + 1, m);
+          y[0] = combine(first / kColumnsPerAccumulator + v, m);
+          y[1] = combine(first / kColumnsPerAccumulator + v + 1, m);
           auto pair = round(y);
           out(v, 0, 0) = pair[0];
           out(v + 1, 0, 0) = pair[1];
         }
         Element* buffer = smem_out + stored % Traits::kOutStages * (Traits::kMmaM * kBox);
-        auto s_out = cute::as_position_independent_swizzle_tensor(cute::make_tensor(
-            cute::make_smem_ptr(buffer), typename Traits::SmemLayoutOut{}));
+        auto s_out = cute::as_position_independent_swizzle_tensor(
+            cute::make_tensor(cute::make_smem_ptr(buffer), typename Traits::SmemLayoutOut{}));
         cute::copy(copy, thread_copy.retile_S(out), thread_copy.partition_D(s_out));
         store_box(buffer, consumer, column + first, row + m * Traits::kMmaM, tma_out);
       }
