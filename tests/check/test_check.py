@@ -25,6 +25,7 @@ from cuswiglu.cli import main
 from cuswiglu.common.cache import Cache
 from cuswiglu.models import MLPWeights
 from cuswiglu.runtime import driver
+from tests.helpers import host_torch
 from tests.helpers.host_arrays import BF16
 
 SMALL = Cell("small", 192, 256, 40)
@@ -185,6 +186,15 @@ def test_the_inputs_of_our_worst_element_give_its_value(right):
         assert x @ up == pytest.approx(worst.up, rel=1e-12)
         expected = worst.gate / (1 + math.exp(-worst.gate)) * (x @ up)
         assert expected == pytest.approx(worst.expected, rel=1e-12)
+
+
+def test_torch_eager_takes_part_on_the_cpu_and_rounds_after_each_operation(monkeypatch):
+    host_torch.install(monkeypatch)
+    row = checked(cases=CASES[:1]).cases[0]
+    assert row.eager == "torch-eager"
+    eager, unfused = row.outcomes["torch-eager"], row.outcomes[UNFUSED]
+    assert not eager.ours
+    assert eager.measured == unfused.measured
 
 
 # JSON, plots and the command
