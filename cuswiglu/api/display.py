@@ -94,7 +94,7 @@ class LayerSummary:
         laid = [
             f"packed by {view.packing}"
             if view.packing
-            else _LAYOUTS[str(problem.weight_major(view))]
+            else _LAYOUTS[str(problem.weight_layout(view))]
             for view in (*gate_up, down)
             if view is not None
         ]

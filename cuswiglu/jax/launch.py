@@ -12,6 +12,7 @@ from .. import arrays, problem
 from ..arrays import ArrayView
 from ..common.cache import Cache
 from ..common.device import Device
+from ..common.dtypes import ELEMENTS
 from ..problem import TMA_ALIGNMENT, Problem, WeightArrays, Weights, activations
 from ..problem.activations import Activation, ClampedSwiGLU
 from ..runtime import plan
@@ -148,7 +149,7 @@ def execute(call: Call) -> None:
     launch = launches.get(key)
     if launch is None:
         made = FusedCall.parse(key[0])
-        expected = [(xla.DTYPES[made.dtype], shape) for _, shape in made.operands]
+        expected = [(ELEMENTS[made.dtype].xla, shape) for _, shape in made.operands]
         if call.buffers != expected:
             raise ValueError(f"the call's arrays are {call.buffers}, expected {expected}")
         launch = Launch(made, key[1])

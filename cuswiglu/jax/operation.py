@@ -120,8 +120,7 @@ def choose(
         gate_up="",
         down="",
         activation=operation.activation.name,
-        alpha=operation.activation.alpha,
-        limit=operation.activation.limit,
+        **operation.activation.parameters,
         biases=tuple(name for name in operation.names if name.startswith("b_")),
         dtype=dtype,
     )

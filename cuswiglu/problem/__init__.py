@@ -1,7 +1,16 @@
 """Problems: what is to be computed, of which arguments, checked and free of arrays."""
 
 from .operands import WeightArrays, Weights, problems
-from .problem import ELEMENT_BYTES, TMA_ALIGNMENT, TMA_EXTENT, Operand, Problem, describe, operand
+from .problem import (
+    TMA_ALIGNMENT,
+    TMA_EXTENT,
+    EntryPoint,
+    Matrix,
+    Op,
+    Problem,
+    describe,
+    weight_matrix,
+)
 from .validate import (
     check_apart,
     check_operands,
@@ -11,21 +20,24 @@ from .validate import (
 )
 from .weights import (
     GRANULARITIES,
+    Layout,
     PackedWeights,
     check_granularity,
     gate_up,
     intermediate,
     split,
     view_all,
-    weight_major,
+    weight_layout,
 )
 
 __all__ = [
-    "ELEMENT_BYTES",
     "GRANULARITIES",
     "TMA_ALIGNMENT",
     "TMA_EXTENT",
-    "Operand",
+    "EntryPoint",
+    "Layout",
+    "Matrix",
+    "Op",
     "PackedWeights",
     "Problem",
     "WeightArrays",
@@ -39,9 +51,9 @@ __all__ = [
     "describe",
     "gate_up",
     "intermediate",
-    "operand",
     "problems",
     "split",
     "view_all",
-    "weight_major",
+    "weight_layout",
+    "weight_matrix",
 ]
