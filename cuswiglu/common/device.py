@@ -21,7 +21,27 @@ CPU = Device("cpu")
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What selection needs to know of a CUDA device."""
+    """What selection needs to know of a CUDA device.
+
+    Attributes
+    ----------
+    name : str
+        As the driver has it; tuned tables count for one name.
+    capability : (int, int)
+        Compute capability: (9, 0) for Hopper.
+    multiprocessors : int
+        Number of SMs.
+    driver : str
+        The CUDA version that the driver supports, as "12.9"; empty if it does not matter.
+
+    Examples
+    --------
+    >>> import cuswiglu
+    >>> cuswiglu.DeviceInfo("NVIDIA H200", (9, 0), 132).runs_kernels
+    True
+    >>> cuswiglu.DeviceInfo("NVIDIA A100", (8, 0), 108).runs_kernels
+    False
+    """
 
     name: str
     capability: tuple[int, int]

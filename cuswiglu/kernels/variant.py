@@ -39,6 +39,13 @@ class Variant:
         A thread at entry.
     cubin, sha256 : str
         The file's path, and the hash of its content.
+
+    Examples
+    --------
+    >>> import cuswiglu
+    >>> kernel = next(one for one in cuswiglu.variants() if one.family == "dual")
+    >>> kernel.name, kernel.gated, kernel.layouts
+    ('dual_pingpong_128x96_1x1', True, ('k', 'n'))
     """
 
     name: str

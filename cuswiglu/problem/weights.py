@@ -29,6 +29,19 @@ class PackedWeights:
         8 or 1.
 
     It is accepted for `w_gate`, with `w_up` left out, by `swiglu`, `mlp` and `GatedMLP`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ml_dtypes import bfloat16
+    >>> import cuswiglu
+    >>> gate, up = np.zeros((64, 192), bfloat16), np.ones((64, 192), bfloat16)
+    >>> packed = cuswiglu.pack(gate, up)
+    >>> packed.k, packed.n, packed.array.shape
+    (64, 192, (384, 64))
+    >>> unpacked = packed.unpack()
+    >>> bool((unpacked[0] == gate).all() and (unpacked[1] == up).all())
+    True
     """
 
     array: Any
