@@ -1,4 +1,4 @@
-"""Documentation is run as users have it: with the packaged tuned table, `import cupy`, two files."""
+"""Pages run as users have it: with the packaged tuned table, `import cupy`, and model files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cupy_here(gpu, monkeypatch):
     stand_in = ModuleType("cupy")
     stand_in.__getattr__ = lambda name: getattr(gpu.cupy, name)
     stand_in.ndarray = cupy.ndarray
-    stand_in.asarray = lambda array: on_device(full(array))
+    stand_in.asarray = gpu.cupy.asarray = lambda array: on_device(full(array))
     monkeypatch.setitem(sys.modules, "cupy", stand_in)
     with gpu.cupy.cuda.Device(0):
         yield gpu
