@@ -15,14 +15,14 @@ from typing import Any
 
 from . import compile as compiler
 from . import toolchain
-from .variants import ALL_INSTANCES, AnyInstance
+from .variants import ALL_VARIANTS, VariantSource
 from .variants.base import BLOCK_K
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
 OUTPUT = ROOT / "cuswiglu" / "cubins"
 ABLATED = ROOT / "build" / "ablations"
-MANIFEST_FORMAT = 6
+MANIFEST_FORMAT = 7
 HEADERS = ".cuh"
 NOTES = ".built.json"  # beside the cubins: what need not be compiled again
 
@@ -33,13 +33,13 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def source_hash(instance: AnyInstance, versions: dict[str, str], kernels: Path = KERNELS) -> str:
-    """Everything an instance's cubin depends on: sources, its row, options, toolchain."""
+def source_hash(variant: VariantSource, versions: dict[str, str], kernels: Path = KERNELS) -> str:
+    """Everything a variant's cubin depends on: sources, its row, options, toolchain."""
     digest = hashlib.sha256()
     for path in sorted(path for path in kernels.rglob("*") if path.suffix == HEADERS):
         digest.update(path.relative_to(kernels).as_posix().encode() + b"\0" + path.read_bytes())
     inputs = [
-        instance.source(),
+        variant.translation_unit(),
         sorted(versions.items()),
         compiler.PROGRAM_OPTIONS,
         compiler.LINKER_OPTIONS,
@@ -48,30 +48,33 @@ def source_hash(instance: AnyInstance, versions: dict[str, str], kernels: Path =
     return digest.hexdigest()
 
 
-def manifest_row(instance: AnyInstance, source: str, built: Row) -> Row:
-    """What the library needs to know of an instance to choose and to launch it."""
+def manifest_row(variant: VariantSource, source: str, built: Row) -> Row:
+    """What the library needs to know of a variant to choose and to launch it."""
     return {
-        "name": instance.name,
-        "family": instance.family,
+        "name": variant.name,
+        "family": variant.family,
         "block_k": BLOCK_K,
-        **instance.facts(),
+        **variant.facts(),
+        "arguments": [list(argument) for argument in variant.signature],
         "limits": {"n_multiple": 8, "k_multiple": 8, "alignment_bytes": 16},
-        "cubin": f"{instance.name}.cubin",
+        "cubin": f"{variant.name}.cubin",
         "source_sha256": source,
         **built,
     }
 
 
-def built_part(instance: AnyInstance, compiled: compiler.Compiled) -> Row:
+def built_part(variant: VariantSource, compiled: compiler.Compiled) -> Row:
     """The part of a manifest row that only the compiler knows."""
-    entries = {}
-    for key in instance.keys:
-        found = compiled.resources[instance.entry(key)]
-        entries[key] = {
-            "name": instance.entry(key),
-            "registers": found.registers,
-            "spill_bytes": found.spill_store_bytes + found.spill_load_bytes,
-        }
+    entries = []
+    for entry in variant.entries:
+        found = compiled.resources[entry.name]
+        entries.append(
+            entry.record()
+            | {
+                "registers": found.registers,
+                "spill_bytes": found.spill_store_bytes + found.spill_load_bytes,
+            }
+        )
     return {
         "bytes": len(compiled.cubin),
         "sha256": sha256(compiled.cubin),
@@ -80,7 +83,7 @@ def built_part(instance: AnyInstance, compiled: compiler.Compiled) -> Row:
 
 
 def _reusable(output: Path, sources: dict[str, str]) -> dict[str, Row]:
-    """What earlier builds, finished or not, know of the instances that are unchanged."""
+    """What earlier builds, finished or not, know of the variants that are unchanged."""
     try:
         notes = json.loads((output / NOTES).read_text())
         return {
@@ -119,13 +122,15 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _compile_all(todo: Sequence[AnyInstance]) -> Iterator[tuple[AnyInstance, compiler.Compiled]]:
-    """Compile on all cores; yields each instance as it is done."""
+def _compile_all(
+    todo: Sequence[VariantSource],
+) -> Iterator[tuple[VariantSource, compiler.Compiled]]:
+    """Compile on all cores; yields each variant as it is done."""
     # Fresh processes: NVRTC is loaded in each, whatever this one has loaded already.
     context = multiprocessing.get_context("spawn")
     pool_of = concurrent.futures.ProcessPoolExecutor
     with pool_of(cores(), mp_context=context, initializer=_end_with_parent) as pool:
-        jobs = {pool.submit(compiler.compile_instance, i, KERNELS): i for i in todo}
+        jobs = {pool.submit(compiler.compile_variant, i, KERNELS): i for i in todo}
         try:
             for job in concurrent.futures.as_completed(jobs):
                 yield jobs[job], job.result()
@@ -136,49 +141,48 @@ def _compile_all(todo: Sequence[AnyInstance]) -> Iterator[tuple[AnyInstance, com
 
 def build(
     output: Path = OUTPUT,
-    instances: Sequence[AnyInstance] = ALL_INSTANCES,
+    variants: Sequence[VariantSource] = ALL_VARIANTS,
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> Path:
-    """Compile `instances` into `output` and return the manifest's path.
+    """Compile `variants` into `output` and return the manifest's path.
 
     Raises
     ------
     build_scripts.compile.CompileError
-        If an instance does not compile or spills; the manifest is not written then.
+        If a variant does not compile or spills; the manifest is not written then.
     build_scripts.toolchain.ToolchainError
         If a wheel is missing.
     """
     versions = toolchain.versions()
     output.mkdir(parents=True, exist_ok=True)
-    sources = {instance.name: source_hash(instance, versions) for instance in instances}
+    sources = {variant.name: source_hash(variant, versions) for variant in variants}
     built = _reusable(output, sources)
-    todo = [instance for instance in instances if instance.name not in built]
+    todo = [variant for variant in variants if variant.name not in built]
     if todo:
-        say(f"compiling {len(todo)} of {len(instances)} kernels on {cores()} cores")
-    for number, (instance, compiled) in enumerate(_compile_all(todo), start=1):
-        part = built[instance.name] = built_part(instance, compiled)
-        _write(output / f"{instance.name}.cubin", compiled.cubin)
+        say(f"compiling {len(todo)} of {len(variants)} kernels on {cores()} cores")
+    for number, (variant, compiled) in enumerate(_compile_all(todo), start=1):
+        part = built[variant.name] = built_part(variant, compiled)
+        _write(output / f"{variant.name}.cubin", compiled.cubin)
         notes = {name: (sources[name], part) for name, part in built.items()}
         _write(output / NOTES, json.dumps(notes).encode())
         registers, spilled = (
-            max(entry[what] for entry in part["entries"].values())
-            for what in ("registers", "spill_bytes")
+            max(entry[what] for entry in part["entries"]) for what in ("registers", "spill_bytes")
         )
         say(
-            f"[{number}/{len(todo)}] {instance.name}: {registers} registers, {spilled} bytes "
+            f"[{number}/{len(todo)}] {variant.name}: {registers} registers, {spilled} bytes "
             f"spilled, {part['bytes'] / 1024:.0f} KiB, {compiled.seconds:.0f} s"
         )
-    rows = [manifest_row(i, sources[i.name], built[i.name]) for i in instances]
+    rows = [manifest_row(i, sources[i.name], built[i.name]) for i in variants]
     for stale in set(output.glob("*.cubin")) - {output / row["cubin"] for row in rows}:
         stale.unlink()
     manifest = {
         "format": MANIFEST_FORMAT,
         "arch": compiler.ARCH,
         "toolchain": versions,
-        "instances": rows,
+        "variants": rows,
     }
     path = output / "manifest.json"
     _write(path, (json.dumps(manifest, indent=1) + "\n").encode())
     total = sum(row["bytes"] for row in rows)
-    say(f"{len(instances)} kernels, {total / 1024:.0f} KiB of cubins")
+    say(f"{len(variants)} kernels, {total / 1024:.0f} KiB of cubins")
     return path

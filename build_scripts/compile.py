@@ -1,4 +1,4 @@
-"""One instance: CUDA C++ -> LTO-IR (NVRTC) -> cubin (nvJitLink), with what ptxas says of it."""
+"""One variant: CUDA C++ -> LTO-IR (NVRTC) -> cubin (nvJitLink), with what ptxas says of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import toolchain
-from .variants import AnyInstance
-from .variants.elements import ANY
+from .variants import VariantSource
 
 ARCH = "sm_90a"
 PROGRAM_OPTIONS = {
@@ -29,8 +28,8 @@ LINKER_OPTIONS = {
     "verbose": True,
 }
 
-#: So many bytes of registers may be spilled by an entry for extras: two, stored and loaded once a
-#: tile, are a few of thousands of instructions. Entries for SiLU spill nothing.
+#: Bytes of registers that an entry with the general epilogue may spill: two registers, stored and
+#: loaded once a tile, are a few of thousands of instructions. The others spill nothing.
 SPILL_BYTES = 8
 
 _FUNCTION = re.compile(
@@ -42,7 +41,7 @@ _FUNCTION = re.compile(
 
 
 class CompileError(RuntimeError):
-    """An instance does not compile, or spills registers."""
+    """A variant does not compile, or spills registers."""
 
 
 @dataclass(frozen=True)
@@ -74,49 +73,48 @@ def parse_resources(log: str) -> dict[str, Resources]:
     }
 
 
-def check_resources(instance: AnyInstance, resources: dict[str, Resources], log: str) -> None:
+def check_resources(variant: VariantSource, resources: dict[str, Resources], log: str) -> None:
     """Refuse a spill, a stack frame, serialised WGMMAs, or a report without an entry."""
-    for key in instance.keys:
-        entry, most = instance.entry(key), SPILL_BYTES if key.endswith(ANY) else 0
+    for entry, most in ((e.name, SPILL_BYTES if e.general else 0) for e in variant.entries):
         if entry not in resources:
-            raise CompileError(f"{instance.name}: ptxas reported nothing of {entry}:\n{log}")
+            raise CompileError(f"{variant.name}: ptxas reported nothing of {entry}:\n{log}")
         found = resources[entry]
         if max(found.spill_store_bytes, found.spill_load_bytes, found.stack_bytes) > most:
             raise CompileError(
-                f"{instance.name}: {entry} spills registers ({found.spill_store_bytes} bytes "
+                f"{variant.name}: {entry} spills registers ({found.spill_store_bytes} bytes "
                 f"stored, {found.spill_load_bytes} loaded, {found.stack_bytes} of stack): choose "
-                "a smaller tile in its table of instances"
+                "a smaller tile in the table of variants"
             )
     if re.search(r"wgmma.*serialized|setmaxnreg.*ignored", log, re.IGNORECASE):
-        raise CompileError(f"{instance.name}: ptxas gave up an optimisation it needs:\n{log}")
+        raise CompileError(f"{variant.name}: ptxas gave up an optimisation it needs:\n{log}")
 
 
-def compile_instance(instance: AnyInstance, kernels: Path) -> Compiled:
-    """Compile all entries of an instance.
+def compile_variant(variant: VariantSource, kernels: Path) -> Compiled:
+    """Compile all entries of an variant.
 
     Raises
     ------
     CompileError
-        Naming the instance, with the compiler's own words.
+        Naming the variant, with the compiler's own words.
     """
     toolchain.preload()
     from cuda.core import Linker, LinkerOptions, Program, ProgramOptions
 
     start = time.perf_counter()
     options = ProgramOptions(
-        name=f"{instance.name}.cu",
+        name=f"{variant.name}.cu",
         include_path=toolchain.include_path(kernels),
         **PROGRAM_OPTIONS,
     )
     logs = io.StringIO()
     try:
-        program = Program(instance.source(), "c++", options)
+        program = Program(variant.translation_unit(), "c++", options)
         object_code = program.compile("ltoir", logs=logs)
         linker = Linker(object_code, options=LinkerOptions(**LINKER_OPTIONS))
         cubin = bytes(linker.link("cubin").code)
     except Exception as error:
-        raise CompileError(f"{instance.name}: {error}\n{logs.getvalue()}") from error
+        raise CompileError(f"{variant.name}: {error}\n{logs.getvalue()}") from error
     log = linker.get_info_log()
     resources = parse_resources(log)
-    check_resources(instance, resources, log)
+    check_resources(variant, resources, log)
     return Compiled(cubin, resources, time.perf_counter() - start)

@@ -34,7 +34,9 @@ def raised(statement):
         + ARRAYS
         + textwrap.dedent(f"""
         import cuswiglu
-        from cuswiglu import arrays, driver
+        from cuswiglu import arrays
+        from cuswiglu.common.device import Device
+        from cuswiglu.runtime import driver
         try:
             {statement}
         except Exception as error:
@@ -94,7 +96,7 @@ def test_a_device_array_without_cupy_says_what_to_install():
 
 
 def test_a_new_device_array_without_cupy_says_what_to_install():
-    message = raised("arrays.empty((2, 3), arrays.Device('cuda'))")
+    message = raised("arrays.empty((2, 3), Device('cuda'))")
     assert message.startswith("ImportError arrays on a CUDA device need CuPy")
 
 

@@ -122,13 +122,13 @@ def test_what_was_skipped_is_named_and_outputs_are_kept_on_request(tmp_path, cap
 
 def test_without_a_hopper_gpu_a_cell_says_what_is_skipped_and_why(monkeypatch, capsys):
     found = SimpleNamespace(backend="numpy", reason="no driver")
-    monkeypatch.setattr(here.environment, "look", lambda: found)
+    monkeypatch.setattr(here.environment, "collect", lambda: found)
     assert here.gpu("a graph") is False
     assert capsys.readouterr().out == "skipped: a graph: no Hopper GPU here (no driver)\n"
 
 
 def test_with_a_hopper_gpu_nothing_is_said(monkeypatch, capsys):
-    monkeypatch.setattr(here.environment, "look", lambda: SimpleNamespace(backend="sm90"))
+    monkeypatch.setattr(here.environment, "collect", lambda: SimpleNamespace(backend="sm90"))
     assert here.gpu() is True
     assert capsys.readouterr().out == ""
 

@@ -1,9 +1,10 @@
-"""The tables of kernels: a row is compiled to one cubin."""
+"""The tables of variants: a row is compiled to one cubin."""
 
-from .base import AnyInstance
-from .decode import DECODE_INSTANCES
-from .tile import ABLATIONS, INSTANCES
+from .base import VariantSource
+from .decode import DECODE_VARIANTS
+from .tile import ABLATIONS, TILE_VARIANTS
 
-__all__ = ["ABLATIONS", "ALL_INSTANCES", "DECODE_INSTANCES", "INSTANCES", "AnyInstance"]
+__all__ = ["ABLATIONS", "ALL_VARIANTS", "DECODE_VARIANTS", "TILE_VARIANTS", "VariantSource"]
 
-ALL_INSTANCES: tuple[AnyInstance, ...] = (*INSTANCES, *DECODE_INSTANCES)
+#: The variants of the package.
+ALL_VARIANTS: tuple[VariantSource, ...] = (*TILE_VARIANTS, *DECODE_VARIANTS)

@@ -1,27 +1,48 @@
-"""What the build asks of a row of its tables, of tiles or for decode."""
+"""Rows of the build's tables: what is compiled to one cubin, and what the manifest says of it."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
+from .entries import Entry
+from .signature import Signature
+
 BLOCK_K = 64  # BF16 elements in one 128-byte swizzle span
 MMA_ROWS = 64  # of a WGMMA, and of a TMA box of the result
-SHARED_BYTES = 227 * 1024  # of an SM, for one CTA
 
 
-class AnyInstance(Protocol):
-    """What the build asks of an instance, of tiles or for decode."""
+class VariantSource(Protocol):
+    """What a variant is compiled from, of tiles or for few tokens."""
 
     @property
-    def name(self) -> str: ...
-    @property
-    def family(self) -> str: ...
-    @property
-    def majors(self) -> tuple[str, ...]: ...
-    @property
-    def keys(self) -> tuple[str, ...]: ...
-    def entry(self, key: str) -> str: ...
-    def source(self) -> str: ...
-    def facts(self) -> dict[str, Any]:
-        """Its own part of the manifest's row."""
+    def name(self) -> str:
+        """What the variant is known by."""
         ...
+
+    @property
+    def family(self) -> str:
+        """What it computes, and how."""
+        ...
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Its entry points."""
+        ...
+
+    @property
+    def signature(self) -> Signature:
+        """Arguments of all its entry points."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Give the part of its manifest row that no other kind of variant has."""
+        ...
+
+    def translation_unit(self) -> str:
+        """Write the CUDA C++ of all its entry points."""
+        ...
+
+
+def boolean(value: bool) -> str:
+    """Spell a value as C++ does."""
+    return "true" if value else "false"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .base import MMA_ROWS
-from .elements import MAJORS, keyed
+from . import signature
+from .base import MMA_ROWS, boolean
+from .entries import ELEMENTS, GENERAL, Entry, entries
+from .signature import Signature
 
 #: Families -> whether they have gate and up.
 DECODE_FAMILIES = {"decode": True, "decode-plain": False}
@@ -19,8 +21,8 @@ MAX_CHUNK = 64
 
 
 @dataclass(frozen=True)
-class DecodeInstance:
-    """One kernel: `tokens` are the columns of its MMA."""
+class DecodeSource:
+    """A variant for few tokens: `tokens` are the columns of its MMA."""
 
     family: str  # of DECODE_FAMILIES
     tokens: int
@@ -30,16 +32,19 @@ class DecodeInstance:
         return f"{self.family}_{self.tokens}"
 
     @property
-    def majors(self) -> tuple[str, ...]:
-        return ("k", "n")
+    def gated(self) -> bool:
+        """Whether it computes gate and up."""
+        return DECODE_FAMILIES[self.family]
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """What entries are known by."""
-        return tuple(keyed(self.majors))
+    def entries(self) -> tuple[Entry, ...]:
+        """Its entry points."""
+        return entries(self.name, ("k", "n"), ("silu" if self.gated else "none", GENERAL))
 
-    def entry(self, key: str) -> str:
-        return f"{self.name}_{key}".replace("-", "_")
+    @property
+    def signature(self) -> Signature:
+        """Arguments of its entry points."""
+        return signature.DECODE
 
     @property
     def ctas(self) -> int:
@@ -64,28 +69,35 @@ class DecodeInstance:
             "chunk": self.chunk,
         }
 
-    def source(self) -> str:
-        """The translation unit, with an entry of every key."""
-        lines = ["#define CUTLASS_ENABLE_GDC_FOR_SM90", '#include "impls/sm90_decode.cuh"']
-        for key, (major, element, extras) in keyed(self.majors).items():
-            arguments = (
-                self.entry(key),
-                element,
-                extras,
-                str(DECODE_FAMILIES[self.family]).lower(),
-                self.tokens,
-                MAJORS[major],
-                self.ctas,
-                THREADS,
-                MMA_ROWS,
-                MAX_STAGES,
-                BARRIER_BYTES,
-                self.chunk,
-            )
-            lines.append(f"CUSWIGLU_DECODE_ENTRY({', '.join(map(str, arguments))})")
+    def translation_unit(self) -> str:
+        """Write the CUDA C++ of all its entry points."""
+        lines = [
+            "#define CUTLASS_ENABLE_GDC_FOR_SM90",
+            '#include "impls/sm90_decode.cuh"',
+            signature.declarations(self.signature, "cuswiglu::decode::DecodeKernel"),
+        ]
+        constants = {
+            "kThreads": THREADS,
+            "kMmaRows": MMA_ROWS,
+            "kMaxStages": MAX_STAGES,
+            "kBarrierBytes": BARRIER_BYTES,
+            "kChunk": self.chunk,
+        }
+        for entry in self.entries:
+            traits = f"{entry.name}_traits"
+            major = "MN" if entry.layout == "n" else "K"
+            lines += [
+                f"using {traits} = cuswiglu::decode::DecodeTraits<{ELEMENTS[entry.w]}, "
+                f"{boolean(self.gated)}, {self.tokens}, cute::GMMA::Major::{major}>;",
+                *(
+                    f'static_assert({traits}::{name} == {value}, "manifest");'
+                    for name, value in constants.items()
+                ),
+                f"CUSWIGLU_ENTRY({entry.name}, {traits}, {boolean(entry.general)}, {self.ctas})",
+            ]
         return "\n".join(lines) + "\n"
 
 
-DECODE_INSTANCES = tuple(
-    DecodeInstance(family, tokens) for family in DECODE_FAMILIES for tokens in (8, 16, 32, 64, 128)
+DECODE_VARIANTS = tuple(
+    DecodeSource(family, tokens) for family in DECODE_FAMILIES for tokens in (8, 16, 32, 64, 128)
 )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .base import BLOCK_K, MMA_ROWS, SHARED_BYTES
-from .elements import MAJORS, PACKINGS, keyed
+from . import signature
+from .base import BLOCK_K, MMA_ROWS, boolean
+from .entries import ELEMENTS, GENERAL, PACKINGS, Entry, entries
+from .signature import Signature
 
 ELEMENT_BYTES = 2
+SHARED_BYTES = 227 * 1024  # of an SM, for one CTA
 CONSUMERS = 2  # warpgroups, beside one producer warpgroup
 THREADS = 128 * (1 + CONSUMERS)
 BARRIER_BYTES = 8
@@ -16,7 +19,7 @@ SMALL_SPACE = 2048  # of barriers and biases
 MAX_STAGES = 8
 MIN_OUT_STAGES, MAX_OUT_STAGES = 2, 4
 OUT_BOX_N = 32  # columns of a TMA box of the result
-MIN_WIDTH = 64  # of a column of tiles, if its kernel can choose
+MIN_WIDTH = 64  # of a column of tiles, if its variant can choose
 MAX_NARROWING = 32  # columns: each width is a code path of its own
 
 #: Families -> the names they have in the kernels' sources.
@@ -34,8 +37,8 @@ COMMON_WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256)
 
 
 @dataclass(frozen=True)
-class Instance:
-    """One kernel: a CTA computes block_m x block_n elements of the result.
+class TileSource:
+    """A variant of tiles: a CTA computes block_m x block_n elements of the result.
 
     `raster_rows` is the rows of clusters that are walked before the next column of tiles (the
     default of a run-time argument). `narrowest` is the least width of a column of tiles, if it is
@@ -56,19 +59,25 @@ class Instance:
         return f"{self.family}_{self.schedule}_{tile}_{self.cluster_m}x1"
 
     @property
-    def majors(self) -> tuple[str, ...]:
+    def layouts(self) -> tuple[str, ...]:
         """Weight layouts it has entries for: N-major needs swizzled boxes along N."""
         if self.family == "interleave":
             return tuple(PACKINGS)
         return ("k", "n") if self.block_n % 32 == 0 else ("k",)
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """What entries are known by; ablations have no extras and no FP16."""
-        return self.majors if self.family in ABLATED_FAMILIES else tuple(keyed(self.majors))
+    def entries(self) -> tuple[Entry, ...]:
+        """Its entry points; ablations have no general epilogue and no FP16."""
+        if self.family in ABLATED_FAMILIES:
+            return entries(self.name, self.layouts, ("silu",), ("bfloat16",))
+        return entries(
+            self.name, self.layouts, ("none" if self.family == "plain" else "silu", GENERAL)
+        )
 
-    def entry(self, key: str) -> str:
-        return f"{self.name}_{key}".replace("-", "_")
+    @property
+    def signature(self) -> Signature:
+        """Arguments of its entry points."""
+        return signature.TILE
 
     @property
     def weight_n(self) -> int:
@@ -85,7 +94,7 @@ class Instance:
         """Rows of the tile that one consumer warpgroup computes and stores."""
         return self.block_m if self.schedule == "pingpong" else self.block_m // CONSUMERS
 
-    def narrowing(self, major: str) -> int:
+    def narrowing(self, layout: str) -> int:
         """Steps in which columns of tiles can be narrower than block_n; 0: they cannot.
 
         Weights of a stage are moved in whole atoms of shared memory's layout.
@@ -97,11 +106,11 @@ class Instance:
         )
         if not of_its_kind and self.narrowest is None:
             return 0
-        return {"k": 8, "p8": 8, "n": self.box_n, "p1": 0}[major]
+        return {"k": 8, "p8": 8, "n": self.box_n, "p1": 0}[layout]
 
-    def widths(self, major: str) -> list[int]:
+    def widths(self, layout: str) -> list[int]:
         """Widths that a column of tiles can have, widest first."""
-        step = self.narrowing(major)
+        step = self.narrowing(layout)
         if not step:
             return [self.block_n]
         narrowest = min(self.block_n, max(MIN_WIDTH, self.block_n - MAX_NARROWING))
@@ -119,10 +128,10 @@ class Instance:
         """How many CTAs of a cluster load a part of each weight; two load one of a pair each."""
         return 1 if self.family == "dual" and self.cluster_m == 2 else self.cluster_m
 
-    def fitted(self, major: str) -> bool:
+    def fitted(self, layout: str) -> bool:
         """Whether boxes of weights have just the columns of a launch's widest tiles."""
         whole = self.family == "dual" and self.slices == 1
-        return whole and major == "k" and self.narrowing(major) > 0
+        return whole and layout == "k" and self.narrowing(layout) > 0
 
     @property
     def stage_bytes(self) -> int:
@@ -163,10 +172,10 @@ class Instance:
             "x": [BLOCK_K, self.block_m, 128],
             "out": [OUT_BOX_N, MMA_ROWS, 2 * OUT_BOX_N],
         }
-        for major in self.majors:
+        for layout in self.layouts:
             along_k = [BLOCK_K, self.weight_n // self.slices, 128]
             along_n = [self.box_n, BLOCK_K // self.slices, 2 * self.box_n]
-            boxes[f"weight_{major}"] = along_n if major == "n" else along_k
+            boxes[f"weight_{layout}"] = along_n if layout == "n" else along_k
         return boxes
 
     def facts(self) -> dict[str, Any]:
@@ -179,57 +188,68 @@ class Instance:
             "threads": THREADS,
             "shared_bytes": self.shared_bytes,
             "raster_rows": self.raster_rows,
-            "widths": {major: self.widths(major) for major in self.majors},
+            "widths": {layout: self.widths(layout) for layout in self.layouts},
             "boxes": self.boxes,
-            "fitted_boxes": [major for major in self.majors if self.fitted(major)],
+            "fitted_boxes": [layout for layout in self.layouts if self.fitted(layout)],
         }
 
     def mma_widths(self) -> set[int]:
         """Widths of WGMMA that the source needs."""
         columns = {
             width * self.columns // self.block_n
-            for major in self.majors
-            for width in self.widths(major)
+            for layout in self.layouts
+            for width in self.widths(layout)
         }
         return {OUT_BOX_N, *(n if n <= 256 else n // 2 for n in columns)}
 
-    def source(self) -> str:
-        """The translation unit, with an entry of every key."""
+    def translation_unit(self) -> str:
+        """Write the CUDA C++ of all its entry points."""
         lines = ["#define CUTLASS_ENABLE_GDC_FOR_SM90"]
         if not self.mma_widths() <= set(COMMON_WIDTHS):
             lines.append("#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED")
+        if self.family in ABLATED_FAMILIES:
+            lines.append('#include "ablations.cuh"')
         lines.append('#include "impls/sm90_tile.cuh"')
-        named = keyed(self.majors)
-        for key in self.keys:
-            major, element, extras = named[key]
-            arguments = (
-                self.entry(key),
-                element,
-                extras,
-                FAMILIES[self.family],
-                self.schedule.capitalize(),
-                self.block_m,
-                self.block_n,
-                self.cluster_m,
-                self.stages,
-                self.out_stages,
-                MAJORS[major],
-                PACKINGS.get(major, 0),
-                self.narrowing(major),
-                self.widths(major)[-1],
-                self.shared_bytes,
-                self.box_n,
-                str(self.fitted(major)).lower(),
+        lines.append(signature.declarations(self.signature, "cuswiglu::TileKernel"))
+        for entry in self.entries:
+            traits = f"{entry.name}_traits"
+            arguments = ", ".join(
+                map(str, (ELEMENTS[entry.w], *self.template_arguments(entry.layout)))
             )
-            lines.append(f"CUSWIGLU_ENTRY({', '.join(map(str, arguments))})")
+            lines += [
+                f"using {traits} = cuswiglu::TileTraits<{arguments}>;",
+                f"static_assert(sizeof({traits}::SharedStorage) == {self.shared_bytes}, "
+                '"manifest: shared memory");',
+                f'static_assert({traits}::kBoxN == {self.box_n}, "manifest: TMA boxes");',
+                f"static_assert({traits}::kFittedBoxes == {boolean(self.fitted(entry.layout))}, "
+                '"manifest: TMA boxes");',
+                f"CUSWIGLU_ENTRY({entry.name}, {traits}, {boolean(entry.general)}, 1)",
+            ]
         return "\n".join(lines) + "\n"
+
+    def template_arguments(self, layout: str) -> list[str]:
+        """Arguments of cuswiglu::TileSizes for weights of a layout, in order."""
+        arguments = (
+            f"cuswiglu::{FAMILIES[self.family]}",
+            f"cuswiglu::Schedule::{self.schedule.capitalize()}",
+            self.block_m,
+            self.block_n,
+            self.cluster_m,
+            self.stages,
+            self.out_stages,
+            f"cuswiglu::Major::{'MN' if layout == 'n' else 'K'}",
+            PACKINGS.get(layout, 0),
+            self.narrowing(layout),
+            self.widths(layout)[-1],
+        )
+        return [str(argument) for argument in arguments]
 
 
 #: Those that won on an H200 and their siblings without a cluster, and one or two of every other
 #: kind; docs/tuning-log.md has the measurements, and what was tried and lost.
-INSTANCES = (
+TILE_VARIANTS = (
     *(
-        Instance(family, schedule, block_m, block_n, cluster_m)
+        TileSource(family, schedule, block_m, block_n, cluster_m)
         for family, schedule, block_m, block_n, clusters in (
             ("dual", "pingpong", 128, 96, (1, 2)),
             ("dual", "pingpong", 128, 80, (2,)),
@@ -243,13 +263,13 @@ INSTANCES = (
         for cluster_m in clusters
     ),
     # For 65 to 256 tokens: narrow tiles, so that one row or two of them fill all SMs.
-    Instance("dual", "cooperative", 128, 64, 1, narrowest=32),
+    TileSource("dual", "cooperative", 128, 64, 1, narrowest=32),
     # Wide ones, so that an SM loads X once or twice, and not for every few columns.
-    Instance("dual", "cooperative", 128, 144, 1, narrowest=104),
+    TileSource("dual", "cooperative", 128, 144, 1, narrowest=104),
 )
 
 #: Kernel-1 with the activation elsewhere and without it: not in the package, for they are slower or
 #: wrong, but built on demand (`python -m build_scripts --ablations`) to be timed beside it.
 ABLATIONS = tuple(
-    Instance(family, "pingpong", 128, 96, 1) for family in ("sync", "sync-late", "sync-bare")
+    TileSource(family, "pingpong", 128, 96, 1) for family in ("sync", "sync-late", "sync-bare")
 )

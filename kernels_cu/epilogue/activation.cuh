@@ -6,11 +6,11 @@
 
 namespace cuswiglu {
 
-// How G is computed, as the caller numbers it: in ways of their own, and all others from the
-// coefficients.
+// How G is computed, as the caller numbers it: GELU and ReLU in ways of their own, all others from
+// the coefficients.
 enum class Activation : int { SiLU = 0, Gelu = 1, Logistic = 2, Relu = 3 };
 
-// Of G and U, from the caller.
+// Coefficients of G and U, from the caller.
 //   Logistic  x / (1 + 2^(linear x + cubic x^3)), x at most `limit`
 //   U         x between -limit and limit, plus up_constant
 // They stay where the kernel's arguments are: no registers are free for them.
@@ -21,13 +21,21 @@ struct Coefficients {
   float up_constant;
 };
 
-// What a launch asks for, of entries for anything but SiLU alone. Biases may be null.
+// What a launch asks of the general epilogue; entries for SiLU alone ignore it.
 template <class Element>
-struct Gating {
+struct EpilogueArgs {
   Activation activation;
   Coefficients coefficients;
-  Element const* bias_first;   // of gate, or of the only weight
-  Element const* bias_second;  // of up
+  Element const* bias_first;   // gate's, or the only weight's; may be null
+  Element const* bias_second;  // up's; may be null
+
+  // Arguments: the kernel's, as build_scripts/variants/signature.py lists them.
+  template <class Arguments>
+  CUTLASS_DEVICE explicit EpilogueArgs(Arguments const& args)
+      : activation(Activation(args.activation)),
+        coefficients{args.linear, args.cubic, args.limit, args.up_constant},
+        bias_first(args.b_first),
+        bias_second(args.b_second) {}
 
   CUTLASS_DEVICE bool biased() const { return bias_first != nullptr || bias_second != nullptr; }
 };
@@ -45,7 +53,7 @@ struct SiLU {
   }
 };
 
-struct SiluGated {
+struct SiLUGated {
   CUTLASS_DEVICE float operator()(float gate, float up) const { return SiLU{}(gate) * up; }
 };
 
@@ -93,9 +101,9 @@ struct LogisticGated {
   }
 };
 
-// f(what a launch asks for).
+// f(the activation that a launch asks for, as a function of gate and up).
 template <class Element, class F>
-CUTLASS_DEVICE void with_gate(Gating<Element> const& asked, F f) {
+CUTLASS_DEVICE void dispatch_activation(EpilogueArgs<Element> const& asked, F f) {
   if (asked.activation == Activation::Gelu) {
     f(GeluGated{});
   } else if (asked.activation == Activation::Relu) {

@@ -16,7 +16,7 @@ struct Biases {
 
   // Fetches those of the tile whose first column is n, of `columns`. The warpgroup's threads meet at
   // a barrier then, and each has met one since it last read those before.
-  CUTLASS_DEVICE static void fetch(Gating<Element> const& asked, int n, int columns,
+  CUTLASS_DEVICE static void fetch(EpilogueArgs<Element> const& asked, int n, int columns,
                                    Shared& biases) {
     for (int i = int(threadIdx.x) % 128; i < Traits::kBlockN; i += 128) {
       biases[0][i] = bias_of(asked.bias_first, n + i, columns);

@@ -8,10 +8,10 @@
 namespace cuswiglu::decode {
 
 template <class Traits>
-struct Epilogue {
+struct DecodeStore {
   using Element = typename Traits::Element;
   using Cta = Cta<Traits>;
-  using Accumulators = typename Mainloop<Traits>::Accumulators;
+  using Accumulators = typename DecodeMainloop<Traits>::Accumulators;
   // Of one of a thread's rows, for its tokens.
   using Row = float[Traits::kRowTokens];
 

@@ -38,6 +38,7 @@
 #include <cutlass/epilogue/fusion/sm90_visitor_tma_warpspecialized.hpp>
 
 #include "epilogue/activation.cuh"
+#include "epilogue/tile_boxes.cuh"
 
 namespace cuswiglu {
 
@@ -335,7 +336,7 @@ struct PairMulStore {
     bool const issuing_warp = thread / 32 == 0;
     CUTLASS_PRAGMA_UNROLL
     for (int next = 0; next < kTile; next += kFragment) {
-      int const first = next + kFragment <= kTile ? next : kTile - kFragment;
+      int const first = box_start(next, kFragment, kTile);
       store.column = column + first * kColumns / kFragment;
       CUTLASS_PRAGMA_UNROLL
       for (int epi_m = 0; epi_m < cute::size<1>(layout); ++epi_m, ++count) {

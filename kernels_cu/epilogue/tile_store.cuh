@@ -8,12 +8,13 @@
 #include <cute/atom/copy_atom.hpp>
 #include <cutlass/numeric_conversion.h>
 
+#include "epilogue/tile_boxes.cuh"
 #include "impls/sm90_tile_traits.cuh"
 
 namespace cuswiglu {
 
 template <class Traits>
-struct Epilogue {
+struct TileStore {
   using Element = typename Traits::Element;
 
   CUTLASS_DEVICE static void sync_warpgroup(int consumer) {
@@ -50,14 +51,14 @@ struct Epilogue {
     for (int m = 0; m < Traits::kWarpgroupM / Traits::kMmaM; ++m) {
       CUTLASS_PRAGMA_UNROLL
       for (int j = 0; j < kWidth; j += kBox, ++stored) {
-        int const first = j + kBox <= kWidth ? j : kWidth - kBox;
+        int const first = box_start(j, kBox, kWidth);
         auto out = cute::make_tensor<Element>(cute::partition_shape_C(
             mma_out, Shape<Int<Traits::kMmaM>, Int<kBox>>{}));
         CUTLASS_PRAGMA_UNROLL
-        for (int v = 0; v < kBox / 2; v += 2) {
+        for (int v = 0; v < kBox / kColumnsPerAccumulator; v += 2) {
           cutlass::Array<float, 2> y;
-          y[0] = combine(first / 2 + v, m);
-          y[1] = combine(first / 2 + v + 1, m);
+          y[0] = combine(first / kColumnsPerAccumulator + v, m);
+          y[1] = combine(first / kColumnsPerAccumulator + v + 1, m);
           auto pair = round(y);
           out(v, 0, 0) = pair[0];
           out(v + 1, 0, 0) = pair[1];

@@ -38,14 +38,38 @@
 
 namespace cuswiglu::decode {
 
-// kExtras as in kernel.cuh.
-template <class Traits, bool kExtras>
-struct Kernel {
+// kGeneral as in sm90_tile.cuh.
+template <class Traits, bool kGeneral>
+struct DecodeKernel {
   using Element = typename Traits::Element;
   using Cta = Cta<Traits>;
-  using Loop = Mainloop<Traits>;
-  using Store = Epilogue<Traits>;
-  using Asked = Gating<typename Traits::Element>;
+  using Loop = DecodeMainloop<Traits>;
+  using Store = DecodeStore<Traits>;
+  using Asked = EpilogueArgs<Element>;
+
+  // All that an entry point takes, as build_scripts/variants/signature.py lists it.
+  template <class Arguments>
+  CUTLASS_DEVICE static void run(cute::TmaDescriptor const& x, cute::TmaDescriptor const& w_first,
+                                 cute::TmaDescriptor const& w_second, Arguments const& args) {
+    extern __shared__ __align__(1024) unsigned char smem[];
+    Cta const cta(smem, args);
+    InputMaps const maps{x, w_first, w_second};
+    Asked const asked(args);
+    bool const producer = cutlass::canonical_warp_idx_sync() == Traits::kConsumerThreads / 32;
+    if (producer && cute::elect_one_sync()) {
+      cute::prefetch_tma_descriptor(&maps.x);
+      cute::prefetch_tma_descriptor(&maps.first);
+      if constexpr (Traits::kGated) cute::prefetch_tma_descriptor(&maps.second);
+    }
+    init_barriers(cta);
+    if (producer) {
+      if (cute::elect_one_sync()) Loop::produce(cta, args, maps);
+    } else if (args.rows > Traits::kMmaRows) {
+      consume<true>(cta, args, args.out, asked);
+    } else {
+      consume<false>(cta, args, args.out, asked);
+    }
+  }
 
   CUTLASS_DEVICE static void init_barriers(Cta const& cta) {
     if (threadIdx.x == 0) {
@@ -67,7 +91,7 @@ struct Kernel {
   }
 
   // kBoth: tiles have more than 64 rows, of which a thread has two of its warpgroup's; else one.
-  template <bool kBoth>
+  template <bool kBoth, class Arguments>
   CUTLASS_DEVICE static void consume(Cta const& cta, Arguments const& args, Element* out,
                                      Asked const& asked) {
     constexpr int kHalves = kBoth ? 2 : 1;
@@ -76,13 +100,14 @@ struct Kernel {
     auto row_of = [&](int half) {
       return kBoth ? warpgroup * Traits::kMmaRows + Store::row(half) : Store::row(warpgroup);
     };
-    bool const biased = kExtras && asked.biased();
+    bool const biased = kGeneral && asked.biased();
     Stage stage;
     uint32_t exchanges = 0;
     CUTLASS_PRAGMA_NO_UNROLL
     for (int number = int(blockIdx.y); number < cta.items; number += int(gridDim.y)) {
       Item const item = cta.item(number, args.rows);
-      // Biases are loaded while the products run: once X is there, all before this kernel is done.
+      // Biases are loaded while the products run: X's arrival
+      // implies that all earlier kernels have finished.
       float bias_first[kHalves] = {}, bias_second[kHalves] = {};
       if (biased) {
         cta.barriers.full[stage.index].wait(stage.phase);
@@ -118,14 +143,14 @@ struct Kernel {
       if constexpr (!Traits::kGated) {
         auto sum = [&](int half, int i) {
           float const whole = kBoth ? one[half][i] : one[half][i] + other[half][i];
-          return kExtras ? whole + bias_first[half] : whole;
+          return kGeneral ? whole + bias_first[half] : whole;
         };
         if (cta.ranks > 1) {
           Store::template reduce<kHalves>(cta, to, exchanges, last, row_of, sum);
         } else {
           Store::template store<kHalves>(to, row_of, sum);
         }
-      } else if constexpr (!kExtras) {
+      } else if constexpr (!kGeneral) {
         SiLU silu;
         Store::template store<kHalves>(to, row_of, [&](int half, int i) {
           return silu(one[half][i]) * other[half][i];
@@ -139,7 +164,7 @@ struct Kernel {
             other[half][i] += bias_second[half];
           }
         }
-        with_gate(asked, [&](auto combine) {
+        dispatch_activation(asked, [&](auto combine) {
           CUTLASS_PRAGMA_UNROLL
           for (int half = 0; half < kHalves; ++half) {
             CUTLASS_PRAGMA_UNROLL
@@ -152,51 +177,6 @@ struct Kernel {
       }
     }
   }
-
-  CUTLASS_DEVICE static void run(InputMaps const& maps, Element* out, Arguments const& args,
-                                 Asked const& asked) {
-    extern __shared__ __align__(1024) unsigned char smem[];
-    Cta const cta(smem, args);
-    bool const producer = cutlass::canonical_warp_idx_sync() == Traits::kConsumerThreads / 32;
-    if (producer && cute::elect_one_sync()) {
-      cute::prefetch_tma_descriptor(&maps.x);
-      cute::prefetch_tma_descriptor(&maps.first);
-      if constexpr (Traits::kGated) cute::prefetch_tma_descriptor(&maps.second);
-    }
-    init_barriers(cta);
-    if (producer) {
-      if (cute::elect_one_sync()) Loop::produce(cta, args, maps);
-    } else if (args.rows > Traits::kMmaRows) {
-      consume<true>(cta, args, out, asked);
-    } else {
-      consume<false>(cta, args, out, asked);
-    }
-  }
 };
 
 }  // namespace cuswiglu::decode
-
-// One instance; as in kernel.cuh, plain values are packed and never a C++ structure. CTAS of them
-// find registers on an SM; what is behind it is in the manifest for the launch.
-#define CUSWIGLU_DECODE_ENTRY(NAME, ELEMENT, EXTRAS, GATED, TOKENS, MAJOR, CTAS, THREADS,         \
-                              MMA_ROWS, MAX_STAGES, BARRIER_BYTES, CHUNK)                         \
-  using NAME##_traits =                                                                           \
-      cuswiglu::decode::Traits<ELEMENT, GATED, TOKENS, cute::GMMA::Major::MAJOR>;                 \
-  static_assert(NAME##_traits::kThreads == THREADS, "manifest: threads");                         \
-  static_assert(NAME##_traits::kMmaRows == MMA_ROWS, "manifest: rows");                           \
-  static_assert(NAME##_traits::kMaxStages == MAX_STAGES, "manifest: stages");                     \
-  static_assert(NAME##_traits::kBarrierBytes == BARRIER_BYTES, "manifest: shared memory");        \
-  static_assert(NAME##_traits::kChunk == CHUNK, "manifest: shared memory");                       \
-  extern "C" __global__ void __launch_bounds__(NAME##_traits::kThreads, CTAS)                     \
-      NAME(__grid_constant__ cute::TmaDescriptor const tma_x,                                     \
-           __grid_constant__ cute::TmaDescriptor const tma_first,                                 \
-           __grid_constant__ cute::TmaDescriptor const tma_second, NAME##_traits::Element* out,   \
-           NAME##_traits::Element const* bias_first, NAME##_traits::Element const* bias_second,   \
-           int m, int n, int k, long long out_stride, int rows, int stages, int weights_ahead,    \
-           int activation, float linear, float cubic, float limit, float up_constant) {           \
-    cuswiglu::decode::Kernel<NAME##_traits, EXTRAS>::run(                                         \
-        {tma_x, tma_first, tma_second}, out,                                                      \
-        {m, n, k, out_stride, rows, stages, weights_ahead},                                       \
-        {cuswiglu::Activation(activation),                                                        \
-         {linear, cubic, limit, up_constant}, bias_first, bias_second});                          \
-  }

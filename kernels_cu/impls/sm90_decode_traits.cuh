@@ -14,20 +14,10 @@ using cute::Int;
 using cute::Shape;
 using Major = cute::GMMA::Major;
 
-struct Arguments {
-  int m;
-  int n;
-  int k;
-  long long out_stride;  // elements from token to token
-  int rows;              // of the weights, in a tile
-  int stages;
-  int weights_ahead;  // whether no kernel just ahead writes the weights
-};
-
 // Element: of all arrays, BF16 or FP16. kTokens: columns of the MMA; more tokens are walked in tiles
 // of so many. kMajor: how the weights lie in memory.
 template <class Element_, bool kGated_, int kTokens_, Major kMajor_>
-struct Traits {
+struct DecodeTraits {
   using Element = Element_;
   static constexpr bool kGated = kGated_;
   static constexpr int kTokens = kTokens_;
@@ -99,6 +89,8 @@ struct Cta {
   int items;
   int share;  // of a tile's rows, those that one rank owns: a multiple of 4
 
+  // Arguments: the kernel's, as build_scripts/variants/signature.py lists them.
+  template <class Arguments>
   CUTLASS_DEVICE Cta(unsigned char* smem, Arguments const& args)
       : barriers(*reinterpret_cast<typename Traits::Barriers*>(smem)),
         ring(smem + Traits::kBarrierBytes),

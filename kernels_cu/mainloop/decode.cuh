@@ -3,20 +3,14 @@
 
 #include <cute/tensor.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
-#include <cutlass/arch/grid_dependency_control.h>
 
+#include "common/launch.cuh"
 #include "impls/sm90_decode_traits.cuh"
 
 namespace cuswiglu::decode {
 
-struct InputMaps {
-  cute::TmaDescriptor const& x;
-  cute::TmaDescriptor const& first;   // gate, or the only weight
-  cute::TmaDescriptor const& second;  // up, or the only weight again
-};
-
 template <class Traits>
-struct Mainloop {
+struct DecodeMainloop {
   using Element = typename Traits::Element;
   using Cta = Cta<Traits>;
 
@@ -75,6 +69,7 @@ struct Mainloop {
     }
   }
 
+  template <class Arguments>
   CUTLASS_DEVICE static void produce(Cta const& cta, Arguments const& args,
                                      InputMaps const& maps) {
     int const first = int(blockIdx.y);
@@ -91,9 +86,7 @@ struct Mainloop {
       int const last = (args.weights_ahead ? armed : cta.stages) + further;
       prefetch_weights(cta, n, armed, min(cta.steps, last), maps);
     }
-    cutlass::arch::wait_on_dependent_grids();
-    // Only now: the kernel behind this one may then take for granted what lay before this one.
-    cutlass::arch::launch_dependent_grids();
+    wait_for_work_ahead();
     Stage stage;
     CUTLASS_PRAGMA_NO_UNROLL
     for (int number = first; number < cta.items; number += int(gridDim.y)) {

@@ -4,31 +4,17 @@
 #include <cute/tensor.hpp>
 #include <cute/arch/cluster_sm90.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
-#include <cutlass/arch/grid_dependency_control.h>
 #include <cutlass/pipeline/sm90_pipeline.hpp>
 
+#include "common/launch.cuh"
 #include "impls/sm90_tile_traits.cuh"
+#include "operands/dense.cuh"
 
 namespace cuswiglu {
 
-// A CTA's tile of the result: its first row and column, its width, and the columns of its boxes of
-// one weight, at least as many.
-struct TileCoord {
-  int m;
-  int n;
-  int width;
-  int box;
-};
-
-// The TMA descriptors of the inputs, which stay in the kernel's arguments.
-struct InputMaps {
-  cute::TmaDescriptor const& x;
-  cute::TmaDescriptor const& first;   // gate, or the only weight
-  cute::TmaDescriptor const& second;  // up
-};
-
 template <class Traits>
-struct Mainloop {
+struct TileMainloop {
+  using Operands = DenseOperands<typename Traits::Sizes>;
   using Element = typename Traits::Element;
   using SharedStorage = typename Traits::SharedStorage;
   using State = cutlass::PipelineState<Traits::kStages>;
@@ -46,60 +32,24 @@ struct Mainloop {
     }
   }
 
-  // The boxes of one weight that this CTA loads, of kWeightN columns from n on. `box` gets (offset
-  // in shared memory, coordinate along the contiguous dimension, the other).
-  template <class Box>
-  CUTLASS_DEVICE static void weight_boxes(int n, int k, Box box) {
-    int const slice = Traits::kSlices > 1 ? int(cute::block_rank_in_cluster()) : 0;
-    if constexpr (Traits::kMajorB == Major::K) {
-      constexpr int kSlice = Traits::kWeightN / Traits::kSlices;  // rows of 64 along K
-      box(slice * kSlice * Traits::kBlockK, k, n + slice * kSlice);
-    } else {
-      constexpr int kSlice = Traits::kBlockK / Traits::kSlices;  // rows of kBoxN along N
-      CUTLASS_PRAGMA_UNROLL
-      for (int j = 0; j < Traits::kWeightN; j += Traits::kBoxN) {
-        box(j * Traits::kBlockK + slice * kSlice * Traits::kBoxN, n + j, k + slice * kSlice);
-      }
-    }
-  }
-
-  // load(descriptor, offset in a stage, n): every weight of which this CTA loads something.
-  template <class Load>
-  CUTLASS_DEVICE static void each_weight(TileCoord tile, int pass, InputMaps const& maps,
-                                         Load load) {
-    if constexpr (Traits::kWeights == 2) {
-      // A narrower tile's gate ends where its room in the stage does (Traits::Width).
-      int const gate_n = tile.n - (tile.box - tile.width);
-      int const gate_offset = (Traits::kBlockN - tile.box) * Traits::kBlockK;
-      constexpr int kUpOffset = Traits::kWeightN * Traits::kBlockK;
-      if constexpr (Traits::kWeightEach) {
-        bool const up = cute::block_rank_in_cluster() != 0;
-        load(up ? maps.second : maps.first, up ? kUpOffset : gate_offset, up ? tile.n : gate_n);
-      } else {
-        load(maps.first, gate_offset, gate_n);
-        load(maps.second, kUpOffset, tile.n);
-      }
-    } else {
-      // Packed weights have two columns for each of the result.
-      load(pass == 0 ? maps.first : maps.second, 0,
-           tile.n * (Traits::kWeightN / Traits::kBlockN));
-    }
+  CUTLASS_DEVICE static auto rank() {
+    return [] { return int(cute::block_rank_in_cluster()); };
   }
 
   CUTLASS_DEVICE static void load_weights(SharedStorage& smem, int stage, TileCoord tile, int k,
                                           int pass, InputMaps const& maps) {
     auto* full = reinterpret_cast<uint64_t*>(&smem.full[stage]);
     Element* b = smem.b + stage * Traits::kStageElementsB;
-    each_weight(tile, pass, maps, [&](cute::TmaDescriptor const& tma, int start, int n) {
-      weight_boxes(n, k, [&](int offset, int inner, int outer) {
+    auto load = [&](cute::TmaDescriptor const& tma, int start, int n) {
+      Operands::each_box(n, k, rank(), [&](int offset, int inner, int outer) {
         load_box<(Traits::kClusterM > 1)>(tma, full, b + start + offset, inner, outer);
       });
-    });
+    };
+    Operands::each_weight(tile, pass, maps.first, maps.second, rank(), load);
   }
 
   CUTLASS_DEVICE static int stage_bytes(TileCoord tile) {
-    int const columns = Traits::kFittedBoxes ? 2 * tile.box : Traits::kColumns;
-    return (Traits::kBlockM + columns) * Traits::kBlockK * int(sizeof(Element));
+    return Operands::stage_elements(tile) * int(sizeof(Element));
   }
 
   CUTLASS_DEVICE static void load_x(SharedStorage& smem, int stage, TileCoord tile, int k,
@@ -146,11 +96,12 @@ struct Mainloop {
   CUTLASS_DEVICE static void prefetch_weights(TileCoord tile, int k_tiles, InputMaps const& maps) {
     CUTLASS_PRAGMA_NO_UNROLL
     for (int k_tile = 0; k_tile < k_tiles && k_tile < 2 * Traits::kStages; ++k_tile) {
-      each_weight(tile, 0, maps, [&](cute::TmaDescriptor const& tma, int, int n) {
-        weight_boxes(n, k_tile * Traits::kBlockK, [&](int, int inner, int outer) {
+      auto prefetch = [&](cute::TmaDescriptor const& tma, int, int n) {
+        Operands::each_box(n, k_tile * Traits::kBlockK, rank(), [&](int, int inner, int outer) {
           cute::SM90_TMA_LOAD_2D::PREFETCH::copy(&tma, inner, outer);
         });
-      });
+      };
+      Operands::each_weight(tile, 0, maps.first, maps.second, rank(), prefetch);
     }
   }
 

@@ -1,4 +1,4 @@
-// Which output tile comes when. Plain integer code, so that the tests compile it for the host.
+// Which output tile comes when. Plain integer code: compiles for the host too.
 //
 // The [M, N] result is cut into rows of clusters, and into columns of tiles: `wide` columns of
 // wide_width, and behind them columns of narrow_width as far as N goes. Two widths let waves come
@@ -10,11 +10,7 @@
 // clusters take numbers first, first + grid, first + 2 grid, ...
 #pragma once
 
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-#define CUSWIGLU_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define CUSWIGLU_HOST_DEVICE inline
-#endif
+#include "common/host_device.cuh"
 
 namespace cuswiglu {
 
@@ -25,7 +21,7 @@ struct ClusterCoord {
   int width;
 };
 
-struct TileScheduler {
+struct DenseScheduler {
   int rows;
   int columns;
   int raster_rows;
@@ -34,7 +30,7 @@ struct TileScheduler {
   int narrow_width;
 
   // cluster_rows: elements of M that a cluster computes. wide: at most what N needs.
-  CUSWIGLU_HOST_DEVICE TileScheduler(int m, int n, int cluster_rows, int raster_rows_, int wide_,
+  CUSWIGLU_HOST_DEVICE DenseScheduler(int m, int n, int cluster_rows, int raster_rows_, int wide_,
                                      int wide_width_, int narrow_width_)
       : rows((m + cluster_rows - 1) / cluster_rows),
         columns(wide_ + (n - wide_ * wide_width_ + narrow_width_ - 1) / narrow_width_),

@@ -205,9 +205,9 @@ def test_without_readable_notes_everything_is_compiled(real, text):
         lambda kernels: (kernels / "epilogue/activation.cuh").write_text("// changed"),
         lambda kernels: (kernels / "new.cuh").write_text(""),
         lambda kernels: (kernels / "epilogue/activation.cuh").rename(kernels / "renamed.cuh"),
-        lambda kernels: (kernels / "new.hpp").write_text(""),
+        lambda kernels: (kernels / "common" / "new.cuh").write_text(""),
     ],
-    ids=["edited", "added", "renamed", "added .hpp"],
+    ids=["edited", "added", "renamed", "added in a folder"],
 )
 def test_every_source_file_counts(tmp_path, change):
     kernels = tmp_path / "kernels_cu"

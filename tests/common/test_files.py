@@ -99,14 +99,14 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_file(tmp_path):
         files.make_folder(path)
 
 
-@pytest.mark.parametrize("name", ["whole", "make_folder"])
+@pytest.mark.parametrize("name", ["atomic_write", "make_folder"])
 def test_a_read_only_folder_is_told_with_the_file(monkeypatch, path, name):
     def read_only(*arguments, **options):
         raise OSError(errno.EROFS, "Read-only file system", "/.kept.json.x1")
 
     monkeypatch.setattr(tempfile, "mkstemp", read_only)
     monkeypatch.setattr(tempfile, "TemporaryFile", read_only)
-    arguments = (path, b"new")[: 1 + (name == "whole")]
+    arguments = (path, b"new")[: 1 + (name == "atomic_write")]
     with pytest.raises(OSError) as caught:
         getattr(files, name)(*arguments)
     assert str(caught.value) == f"{path} cannot be written (Read-only file system)"

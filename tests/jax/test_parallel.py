@@ -17,7 +17,7 @@ import json, re
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, PartitionSpec as P
 import cuswiglu.jax
-from cuswiglu import accuracy
+from cuswiglu.testing import numerics
 from cuswiglu.jax import operation
 from tests.helpers.host_arrays import draw
 shard_map = getattr(jax, "shard_map", None)
@@ -46,9 +46,9 @@ def run(code):
 
 def test_any_number_of_devices_gives_the_mlp():
     errors = run("""
-        expected = accuracy.mlp_reference(np, x, gate, up, down)
+        expected = numerics.mlp_reference(np, x, gate, up, down)
         found = [np.asarray(parallel(devices)(*given)) for devices in (1, 2, 8)]
-        print(json.dumps([accuracy.compare(np, one, expected).relative_error for one in found]))
+        print(json.dumps([numerics.compare(np, one, expected).relative_error for one in found]))
         """)
     # Parts are rounded to BF16 before they are summed, in BF16.
     assert errors[0] < 2**-8

@@ -1,0 +1,18 @@
+// Boxes of the result that a warpgroup stores of a tile. Plain integer code: compiles for the host
+// too.
+#pragma once
+
+#include "common/host_device.cuh"
+
+namespace cuswiglu {
+
+// Of 8 columns and 64 rows, a thread of a WGMMA has 4 accumulators.
+constexpr int kColumnsPerAccumulator = 2;
+
+// Where the box begins whose turn is at `next`, in a tile `width` wide: the last box of a tile that is
+// no multiple of a box ends where the tile does, and overlaps the one before. Any unit.
+CUSWIGLU_HOST_DEVICE constexpr int box_start(int next, int box, int width) {
+  return next + box <= width ? next : width - box;
+}
+
+}  // namespace cuswiglu
