@@ -3,7 +3,7 @@
 Shows: from_safetensors and from_gguf, which find the weights, the biases and the activation.
 Needs: the extra models. With CuPy and a GPU the weights go there, else they stay on the CPU.
 Run:   python examples/04_checkpoint.py [FILE [LAYER]]
-       FILE is a .gguf, a .safetensors, or a folder with one. Without it, a small checkpoint is made.
+       FILE is a .gguf, a .safetensors or its folder. Without it, a small checkpoint is made.
 """
 
 import json

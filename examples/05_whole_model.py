@@ -39,7 +39,7 @@ def array_library():
 
 
 def rms_norm(x):
-    """x over the root mean square of its rows."""
+    """Divide x by the root mean square of its rows."""
     wide = x.astype("float32")
     return (wide * ((wide * wide).mean(axis=-1, keepdims=True) + 1e-6) ** -0.5).astype(bfloat16)
 
@@ -49,7 +49,7 @@ def main(path):
     xp = array_library()
 
     def on_device(array):
-        """A copy on the GPU that lies as `array` does; on the CPU `array` itself."""
+        """Copy `array` to the GPU, and keep its layout; on the CPU take it as it is."""
         return array if array is None or xp is np else xp.asarray(array.T).T
 
     start = time.perf_counter()
