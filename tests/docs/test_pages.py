@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("jax")
 import cuswiglu
 import cuswiglu.jax
 import cuswiglu.models
+from cuswiglu import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -49,6 +51,35 @@ def test_the_reference_has_every_public_name_of_a_module(module):
     assert f".. py:module:: {module.__name__}\n" in page
     named = re.findall(r"^\.\. (?:auto)?(?:function|class|exception|data):: (\w+)", page, re.M)
     assert sorted(named) == sorted(module.__all__)
+
+
+def shell_lines_of(page):
+    """Lines of a page's shell blocks, and of its indented ones."""
+    text = markdown_of(page)
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S)
+    return [*"".join(blocks).splitlines(), *re.findall(r"^ {4}(\S.*)$", text, re.M)]
+
+
+COMMANDS = {
+    (page.name, line.partition("#")[0].strip())
+    for page in PAGES
+    for line in shell_lines_of(page)
+    if line.startswith("cuswiglu ")
+}
+
+
+@pytest.mark.parametrize(("page", "command"), sorted(COMMANDS))
+def test_a_command_of_a_page_is_one_of_the_command_line(page, command):
+    _, *arguments = shlex.split(command)
+    assert cli.parser().parse_args(arguments).command == arguments[0]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/install.md"])
+def test_make_has_every_target_of_a_page(page):
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    told = re.findall(r"(?:^(?: {4})?|`)make ([a-z-]+)", (ROOT / page).read_text(), re.M)
+    assert told
+    assert set(told) <= set(targets)
 
 
 @pytest.mark.parametrize("room", ROOMS)
