@@ -1,5 +1,5 @@
-// Families that are not in the package: Sync with the activation elsewhere and without it, slower or
-// wrong, to be timed beside it (`python -m build_scripts --ablations`).
+// Families that are not in the package: Sync with the activation elsewhere and without it, slower
+// or wrong, to be timed beside it (`python -m build_scripts --ablations`).
 #pragma once
 
 #include "families.cuh"

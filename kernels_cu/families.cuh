@@ -4,8 +4,7 @@
 //   kGates    weights that the result is of: gate and up, or one
 //   kPacked   gate and up are one matrix, by turns of columns, and a visitor-tree node stores
 //   kActivateBetween, kActivateBehind  with two passes and SiLU alone: whether gate is activated in
-//             registers before up's products, or behind them. With a general epilogue it is activated
-//             behind both.
+//             registers before up's products, or behind them; with a general epilogue always behind
 // ablations.cuh has two more, which exist to be timed.
 #pragma once
 

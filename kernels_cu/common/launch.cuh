@@ -14,9 +14,9 @@ struct InputMaps {
   cute::TmaDescriptor const& second;  // up, or the only weight again
 };
 
-// Programmatic dependent launch: returns once all work ahead is done and its writes are visible, and
-// lets the next kernel start. Only then: the next kernel may take for granted what lay before this
-// one.
+// Programmatic dependent launch: returns once all work ahead is done and its writes are visible,
+// and lets the next kernel start. Only then: the next kernel may take for granted what lay before
+// this one.
 CUTLASS_DEVICE void wait_for_work_ahead() {
   cutlass::arch::wait_on_dependent_grids();
   cutlass::arch::launch_dependent_grids();

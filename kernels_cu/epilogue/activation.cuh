@@ -1,4 +1,4 @@
-// What sums go through before the one rounding, in FP32: y = G(gate) * U(up).
+// Activations of gate and up, in FP32 before the one rounding: y = G(gate) * U(up).
 #pragma once
 
 #include <cutlass/cutlass.h>
@@ -54,7 +54,10 @@ struct SiLU {
 };
 
 struct SiLUGated {
-  CUTLASS_DEVICE float operator()(float gate, float up) const { return SiLU{}(gate) * up; }
+  CUTLASS_DEVICE float operator()(float gate, float up) const {
+    SiLU const silu;
+    return silu(gate) * up;
+  }
 };
 
 // NaN stays NaN.
@@ -73,9 +76,9 @@ CUTLASS_DEVICE float logistic(float x, Coefficients const& given) {
   return x * cutlass::reciprocal_approximate_ftz<float>{}(1.0f + power);
 }
 
-// G = x Phi(x), Phi the normal distribution's. For x < 0 that is exp(-x^2 / 2) times a polynomial in
-// t = 0.6177 / (1 + 0.38 |x|), here fitted to within 5e-5 of it from -14 to 0, so that small results
-// are exact too. t is scaled so that its last coefficient is -1: that saves a register.
+// G = x Phi(x), Phi the normal distribution's. For x < 0 that is exp(-x^2 / 2) times a polynomial
+// in t = 0.6177 / (1 + 0.38 |x|), here fitted to within 5e-5 of it from -14 to 0, so that small
+// results are exact too. t is scaled so that its last coefficient is -1: that saves a register.
 CUTLASS_DEVICE float gelu(float x) {
   float const t =
       cutlass::reciprocal_approximate_ftz<float>{}(fmaf(0.6151751035f, fabsf(x), 1.6188818512f));

@@ -14,8 +14,8 @@ struct Biases {
   using Shared = typename Traits::Biases;
   static constexpr bool kTurns = Traits::kPacking == 1;  // gate and up, by single columns
 
-  // Fetches those of the tile whose first column is n, of `columns`. The warpgroup's threads meet at
-  // a barrier then, and each has met one since it last read those before.
+  // Fetches the biases of the tile whose first column is n, of `columns`. The warpgroup's threads
+  // meet at a barrier then, and each has met one since it last read those before.
   CUTLASS_DEVICE static void fetch(EpilogueArgs<Element> const& asked, int n, int columns,
                                    Shared& biases) {
     for (int i = int(threadIdx.x) % 128; i < Traits::kBlockN; i += 128) {
@@ -26,8 +26,8 @@ struct Biases {
     }
   }
 
-  // Whose the 8 columns `group` of accumulators are (0: gate's or the only weight's, 1: up's), and
-  // the first of them.
+  // The weight that the 8 columns `group` of accumulators belong to (0: gate or the only one, 1:
+  // up), and their first column.
   struct Place {
     int gate;
     int column;
@@ -43,8 +43,8 @@ struct Biases {
     }
   }
 
-  // Adds them to a thread's sums, which are of two neighbours of every 8 columns, and of rows eight
-  // apart. `pass`: the sums are gate's (0) or up's (1), where these are apart.
+  // Adds the biases to a thread's sums, which are of two neighbours of every 8 columns, and of rows
+  // eight apart. `pass`: the sums are gate's (0) or up's (1), where these are apart.
   template <int kWidth, class Accumulators>
   CUTLASS_DEVICE static void add(Shared const& biases, int pass, Accumulators& accum) {
     int const lane = int(threadIdx.x % 4);

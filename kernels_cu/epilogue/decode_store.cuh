@@ -12,7 +12,7 @@ struct DecodeStore {
   using Element = typename Traits::Element;
   using Cta = Cta<Traits>;
   using Accumulators = typename DecodeMainloop<Traits>::Accumulators;
-  // Of one of a thread's rows, for its tokens.
+  // Sums of one of a thread's rows, a number for each of its tokens.
   using Row = float[Traits::kRowTokens];
 
   // A tile's place in the result, and how much of it there is.
@@ -32,8 +32,8 @@ struct DecodeStore {
     return int(threadIdx.x) % 128 / 32 * 16 + half * 8 + int(threadIdx.x) % 32 / 4;
   }
 
-  // Each warpgroup has the sums of one box, and gives the other those of one of a thread's two rows:
-  // `first` and `second` become the sums of both boxes, of row(warpgroup).
+  // Each warpgroup has the sums of one box, and gives the other those of one of a thread's two
+  // rows: `first` and `second` become the sums of both boxes, of row(warpgroup).
   CUTLASS_DEVICE static void exchange(Cta const& cta, int warpgroup, Accumulators const& accum,
                                       Row& first, Row& second) {
     int const thread = int(threadIdx.x) % 128;

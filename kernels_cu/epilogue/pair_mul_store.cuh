@@ -81,8 +81,8 @@ struct PairMulStore {
       kBoxColumns == 64, cute::GMMA::Layout_K_SW128_Atom<ElementOut>,
       cute::conditional_t<kBoxColumns == 32, cute::GMMA::Layout_K_SW64_Atom<ElementOut>,
                           cute::GMMA::Layout_K_SW32_Atom<ElementOut>>>;
-  using SmemLayoutBox = decltype(cute::tile_to_shape(
-      SmemLayoutAtom{}, cute::Shape<Int<kRows>, Int<kBoxColumns>>{}));
+  using SmemLayoutBox =
+      decltype(cute::tile_to_shape(SmemLayoutAtom{}, cute::Shape<Int<kRows>, Int<kBoxColumns>>{}));
   // Box after box, stage after stage.
   using SmemLayout = decltype(cute::tile_to_shape(
       SmemLayoutAtom{}, cute::Shape<Int<kRows>, Int<kColumns>, Int<Stages>>{},
@@ -95,8 +95,8 @@ struct PairMulStore {
   using StrideOut = cute::Stride<int64_t, cute::_1>;
 
   struct SharedStorage {
-    alignas(cutlass::detail::alignment_for_swizzle(SmemLayout{}))
-        cute::ArrayEngine<ElementOut, cute::cosize_v<SmemLayout>> out;
+    alignas(cutlass::detail::alignment_for_swizzle(
+        SmemLayout{})) cute::ArrayEngine<ElementOut, cute::cosize_v<SmemLayout>> out;
   };
 
   struct Arguments {
@@ -120,8 +120,9 @@ struct PairMulStore {
   template <class ProblemShape>
   static Params to_underlying_arguments(ProblemShape const& problem_shape, Arguments const& args,
                                         void* /* workspace */) {
-    static_assert(kOwnsDescriptor, "PairMulStore: with a pointer to the descriptor, make Params "
-                                   "yourself, as PairMulStore::Params{&descriptor}");
+    static_assert(kOwnsDescriptor,
+                  "PairMulStore: with a pointer to the descriptor, make Params "
+                  "yourself, as PairMulStore::Params{&descriptor}");
     auto out = cute::make_tensor(
         args.ptr_out, cute::make_layout(cute::make_shape(int(cute::get<0>(problem_shape)),
                                                          int(cute::get<1>(problem_shape)) / 2),
@@ -176,13 +177,13 @@ struct PairMulStore {
   // postreduce(), for a collective that delays its TMA stores issues the one before in between.
   template <class RegOut, class CopyOut, class SmemOut>
   struct ConsumerStoreCallbacks : cutlass::epilogue::fusion::detail::EmptyConsumerStoreCallbacks {
-    RegOut reg_out;    // (copy, copies along M, copies along N)
+    RegOut reg_out;  // (copy, copies along M, copies along N)
     CopyOut copy_out;
     SmemOut smem_out;  // (copy, copies along M, copies along N, stage)
     ElementOut const* smem;
     cute::TmaDescriptor const* descriptor;
     Activation activation;
-    int row;     // of Y, where the tile begins
+    int row;  // of Y, where the tile begins
     int column;
 
     CUTLASS_DEVICE ConsumerStoreCallbacks(RegOut const& reg_out_, CopyOut const& copy_out_,
@@ -212,8 +213,7 @@ struct PairMulStore {
 
     template <class ElementAccumulator, class ElementInput, int FragmentSize>
     CUTLASS_DEVICE auto visit(cutlass::Array<ElementAccumulator, FragmentSize> const&, int epi_v,
-                              int, int,
-                              cutlass::Array<ElementInput, FragmentSize> const& input) {
+                              int, int, cutlass::Array<ElementInput, FragmentSize> const& input) {
       static_assert(cute::is_same_v<ElementInput, float>,
                     "PairMulStore: its input is the FP32 accumulators (Sm90AccFetch)");
       static_assert(FragmentSize % (kEvenOdd ? 4 : Granularity) == 0,
@@ -271,11 +271,10 @@ struct PairMulStore {
       // other lane. It meets no bank conflicts: 8 rows of 8 bytes, each in a 16-byte chunk of its
       // own, as swizzled. Either would hide behind the activation, which keeps the SM's special
       // functions busy for 32 cycles per 8 elements of a warp.
-      using ThreadValue = cute::Layout<
-          cute::Shape<cute::Shape<cute::_4, cute::_8, Int<kRows / 16>>,
-                      cute::Shape<cute::_2, cute::_2>>,
-          cute::Stride<cute::Stride<Int<kRows>, cute::_1, cute::_16>,
-                       cute::Stride<cute::_8, Int<4 * kRows>>>>;
+      using ThreadValue = cute::Layout<cute::Shape<cute::Shape<cute::_4, cute::_8, Int<kRows / 16>>,
+                                                   cute::Shape<cute::_2, cute::_2>>,
+                                       cute::Stride<cute::Stride<Int<kRows>, cute::_1, cute::_16>,
+                                                    cute::Stride<cute::_8, Int<4 * kRows>>>>;
       using Atom = cute::Copy_Atom<cute::UniversalCopy<uint16_t>, ElementOut>;
       return cute::TiledCopy<Atom, ThreadValue, cute::Shape<Int<kRows>, cute::_8>>{};
     } else {
@@ -328,7 +327,7 @@ struct PairMulStore {
                                  int column, int thread, Sync const& sync, int& count) const {
     static_assert(Stages >= 2, "PairMulStore: with one stage, a sub-tile would need two barriers");
     constexpr auto layout = typename Accumulators::layout_type{};
-    constexpr int kTile = cute::size<0>(layout);  // accumulators of 64 rows
+    constexpr int kTile = cute::size<0>(layout);           // accumulators of 64 rows
     constexpr int kTogether = kEvenOdd ? 4 : Granularity;  // of a gate and its up, or more
     static_assert(kTile >= kFragment && kTile % kTogether == 0 && cute::size<2>(layout) == 1,
                   "PairMulStore: the MMA tile must hold whole pairs, and be an EpilogueTile wide");

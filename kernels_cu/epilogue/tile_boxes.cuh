@@ -6,11 +6,11 @@
 
 namespace cuswiglu {
 
-// Of 8 columns and 64 rows, a thread of a WGMMA has 4 accumulators.
+// Columns for each accumulator of a thread: of 8 columns and 64 rows of a WGMMA it has 4.
 constexpr int kColumnsPerAccumulator = 2;
 
-// Where the box begins whose turn is at `next`, in a tile `width` wide: the last box of a tile that is
-// no multiple of a box ends where the tile does, and overlaps the one before. Any unit.
+// First column of the box whose turn is at `next`, in a tile `width` wide: the last box of a tile
+// that is no multiple of a box ends where the tile does, and overlaps the one before. Any unit.
 CUSWIGLU_HOST_DEVICE constexpr int box_start(int next, int box, int width) {
   return next + box <= width ? next : width - box;
 }

@@ -52,8 +52,8 @@ struct TileStore {
       CUTLASS_PRAGMA_UNROLL
       for (int j = 0; j < kWidth; j += kBox, ++stored) {
         int const first = box_start(j, kBox, kWidth);
-        auto out = cute::make_tensor<Element>(cute::partition_shape_C(
-            mma_out, Shape<Int<Traits::kMmaM>, Int<kBox>>{}));
+        auto out = cute::make_tensor<Element>(
+            cute::partition_shape_C(mma_out, Shape<Int<Traits::kMmaM>, Int<kBox>>{}));
         CUTLASS_PRAGMA_UNROLL
         for (int v = 0; v < kBox / kColumnsPerAccumulator; v += 2) {
           cutlass::Array<float, 2> y;
@@ -64,8 +64,8 @@ struct TileStore {
           out(v + 1, 0, 0) = pair[1];
         }
         Element* buffer = smem_out + stored % Traits::kOutStages * (Traits::kMmaM * kBox);
-        auto s_out = cute::as_position_independent_swizzle_tensor(cute::make_tensor(
-            cute::make_smem_ptr(buffer), typename Traits::SmemLayoutOut{}));
+        auto s_out = cute::as_position_independent_swizzle_tensor(
+            cute::make_tensor(cute::make_smem_ptr(buffer), typename Traits::SmemLayoutOut{}));
         cute::copy(copy, thread_copy.retile_S(out), thread_copy.partition_D(s_out));
         store_box(buffer, consumer, column + first, row + m * Traits::kMmaM, tma_out);
       }

@@ -3,14 +3,14 @@
 //   gated  Y[M, N] = act(X W_gate) * (X W_up)
 //   plain  Y[M, N] = X W, the down projection
 //
-// Work: the weights' rows (columns of the result) are cut into tiles of `rows`, a run-time argument,
-// so that all SMs get the same bytes. The down projection has few rows: its K is cut into a part for
-// each CTA of a cluster.
+// Work: the weights' rows (columns of the result) are cut into tiles of `rows`, a run-time
+// argument, so that all SMs get the same bytes. The down projection has few rows: its K is cut into
+// a part for each CTA of a cluster.
 //
 // Warp roles (288 threads, persistent over tiles)
 //   warps 0-3, 4-7  consumer warpgroups 0 and 1: WGMMA, sums, activation, store. Tiles of more than
-//                   64 rows: each takes 64 rows of both boxes of a step. Others: each takes one box,
-//                   and then gives the other its sums of every second eight rows
+//                   64 rows: each takes 64 rows of both boxes of a step. Others: each takes one
+//                   box, and then gives the other its sums of every second eight rows
 //   warp 8          producer: one thread issues every TMA load
 //
 // Barriers (shared memory)
@@ -152,9 +152,8 @@ struct DecodeKernel {
         }
       } else if constexpr (!kGeneral) {
         SiLU silu;
-        Store::template store<kHalves>(to, row_of, [&](int half, int i) {
-          return silu(one[half][i]) * other[half][i];
-        });
+        Store::template store<kHalves>(
+            to, row_of, [&](int half, int i) { return silu(one[half][i]) * other[half][i]; });
       } else {
         CUTLASS_PRAGMA_UNROLL
         for (int half = 0; half < kHalves; ++half) {

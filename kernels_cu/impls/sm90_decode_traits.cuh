@@ -14,8 +14,8 @@ using cute::Int;
 using cute::Shape;
 using Major = cute::GMMA::Major;
 
-// Element: of all arrays, BF16 or FP16. kTokens: columns of the MMA; more tokens are walked in tiles
-// of so many. kMajor: how the weights lie in memory.
+// Element: of all arrays, BF16 or FP16. kTokens: columns of the MMA; more tokens are walked in
+// tiles of so many. kMajor: how the weights lie in memory.
 template <class Element_, bool kGated_, int kTokens_, Major kMajor_>
 struct DecodeTraits {
   using Element = Element_;
@@ -37,7 +37,7 @@ struct DecodeTraits {
 
   // A thread has two rows of a block of 64, eight apart, and of each two tokens of every eight.
   static constexpr int kRowTokens = kTokens / 4;
-  // What a warpgroup gives the other, in floats: [token of the thread][thread].
+  // Floats that a warpgroup gives the other: [token of the thread][thread].
   static constexpr int kExchange = kRowTokens * 128;
   // Tokens whose sums go to another CTA at a time.
   static constexpr int kChunk = kTokens < 64 ? kTokens : 64;
@@ -131,7 +131,7 @@ struct Cta {
   }
   // Sums of a chunk: [owner][token][row of the owner], in the place of what was exchanged.
   CUTLASS_DEVICE float* sums_sent() const { return exchanged(); }
-  // The same of this owner, [rank][token][row].
+  // Sums of a chunk that this owner received, [rank][token][row].
   CUTLASS_DEVICE float* sums_received() const {
     int const sent = ranks * sum_floats(), exchange = 2 * Traits::kExchange;
     return exchanged() + (sent > exchange ? sent : exchange);

@@ -47,9 +47,9 @@
 
 namespace cuswiglu {
 
-// kGeneral: the general epilogue, biases and any activation, as the launch asks; else SiLU(gate) * up,
-// or a product. Entries of their own, for one that branches costs SiLU up to 2% where kernels are
-// short.
+// kGeneral: the general epilogue, biases and any activation, as the launch asks; else SiLU(gate) *
+// up, or a product. Entries of their own, for one that branches costs SiLU up to 2% where kernels
+// are short.
 template <class Traits, bool kGeneral>
 struct TileKernel {
   using Element = typename Traits::Element;
@@ -71,8 +71,7 @@ struct TileKernel {
     Asked const asked(args);
 
     DenseScheduler const scheduler(args.m, args.n, Traits::kBlockM * Traits::kClusterM,
-                                   args.raster_rows, args.wide, args.wide_width,
-                                   args.narrow_width);
+                                   args.raster_rows, args.wide, args.wide_width, args.narrow_width);
     int const k_tiles = (args.k + Traits::kBlockK - 1) / Traits::kBlockK;
     // The grid is (kClusterM, clusters).
     int const first = int(blockIdx.y);
@@ -169,19 +168,15 @@ struct TileKernel {
         Store::sync_warpgroup(consumer);
       }
       // Inlined however long it is.
-      for_width<Traits::kBlockN>(tile.width, [&](auto width) __attribute__((always_inline)) {
-        compute<width>(smem, read, tile, k_tiles, consumer, stored, asked, tma_out);
+      Traits::for_width(tile.width, [&](auto width) __attribute__((always_inline)) {
+        compute<width.value>(smem, read, tile, k_tiles, consumer, stored, asked, tma_out);
       });
     }
     Store::drain();
   }
 
   CUTLASS_DEVICE static TileCoord tile_of(DenseScheduler const& scheduler, int number) {
-    ClusterCoord const cluster = scheduler.coord(number);
-    int const peer = Traits::kClusterM > 1 ? int(cute::block_rank_in_cluster()) : 0;
-    int const m = (cluster.row * Traits::kClusterM + peer) * Traits::kBlockM;
-    int const box = Traits::kFittedBoxes ? scheduler.wide_width : Traits::kBlockN;
-    return {m, cluster.column, cluster.width, box};
+    return Loop::Operands::tile(scheduler.coord(number), scheduler.wide_width, Loop::rank());
   }
 
   // Named barriers wake faster than those in shared memory: the turn changes once a tile, and the
@@ -191,18 +186,6 @@ struct TileKernel {
   }
   CUTLASS_DEVICE static void give_turn(int consumer) {
     cutlass::arch::NamedBarrier::arrive(256, uint32_t(Traits::kConsumers + consumer));
-  }
-
-  // f(Int<width>), for a width that is kWidth or a narrower one.
-  template <int kWidth, class F>
-  CUTLASS_DEVICE static void for_width(int width, F f) {
-    if constexpr (kWidth > Traits::kNarrowest) {
-      if (width < kWidth) {
-        for_width<kWidth - Traits::kNarrowing>(width, f);
-        return;
-      }
-    }
-    f(Int<kWidth>{});
   }
 
   // One consumer warpgroup's share of a tile kWidth wide.
@@ -261,7 +244,7 @@ struct TileKernel {
     if constexpr (Traits::kPingpong) read.advance(Traits::kPasses * k_tiles);
   }
 
-  // What a warpgroup stores: where, of which tile.
+  // Where a warpgroup stores its share of a tile.
   struct Target {
     Element* boxes;
     int consumer;
@@ -284,9 +267,8 @@ struct TileKernel {
       Node node(combine);
       node.params = &params;
       node.smem = to.boxes;
-      node.store_tile(accum, typename Traits::template Width<kWidth>::TiledMma{}, to.row,
-                      to.column, threadIdx.x % 128,
-                      [&] { Store::sync_warpgroup(to.consumer); }, to.stored);
+      node.store_tile(accum, typename Traits::template Width<kWidth>::TiledMma{}, to.row, to.column,
+                      threadIdx.x % 128, [&] { Store::sync_warpgroup(to.consumer); }, to.stored);
     } else {
       auto result = [&](int v, int m) {
         if constexpr (Traits::kPasses == 2) {

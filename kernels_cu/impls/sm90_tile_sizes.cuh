@@ -2,16 +2,24 @@
 // for the host too.
 #pragma once
 
+#include "common/host_device.cuh"
+
 namespace cuswiglu {
+
+// A number known at compile time.
+template <int kValue>
+struct Constant {
+  static constexpr int value = kValue;
+};
 
 enum class Schedule { Pingpong, Cooperative };
 
 // How weights lie in memory: along K (a checkpoint's (N, K) matrices seen transposed) or along N.
 enum class Major { K, MN };
 
-// Family: of families.cuh. kBlockM x kBlockN is the tile of the RESULT that one CTA computes; columns
-// of tiles can be narrower by multiples of kNarrowing (0: they cannot), down to kNarrowest. kPacking:
-// columns that gate and up take turns by in packed weights, else 0.
+// Family: of families.cuh. kBlockM x kBlockN is the tile of the RESULT that one CTA computes;
+// columns of tiles can be narrower by multiples of kNarrowing (0: they cannot), down to kNarrowest.
+// kPacking: columns that gate and up take turns by in packed weights, else 0.
 template <class Family, Schedule kSchedule_, int kBlockM_, int kBlockN_, int kClusterM_,
           int kStages_, int kOutStages_, Major kMajorB_, int kPacking_, int kNarrowing_,
           int kNarrowest_>
@@ -78,6 +86,18 @@ struct TileSizes {
     // narrower than a stage's room for gate, gate lies at that room's end.
     static constexpr int kFirstColumn = kWeights == 2 ? kBlockN - kWidth : 0;
   };
+
+  // f(Constant<width>), for the width of a column of tiles: kWidth, or a narrower one.
+  template <int kWidth = kBlockN, class F>
+  CUSWIGLU_HOST_DEVICE static void for_width(int width, F f) {
+    if constexpr (kWidth > kNarrowest) {
+      if (width < kWidth) {
+        for_width<kWidth - kNarrowing>(width, f);
+        return;
+      }
+    }
+    f(Constant<kWidth>{});
+  }
 };
 
 }  // namespace cuswiglu

@@ -46,18 +46,16 @@ struct TileTraits : TileSizes<Family_, kSchedule, kBlockM_, kBlockN_, kClusterM,
 
   template <int kN, cute::GMMA::Major kMajor>
   using MmaFor = decltype(cute::make_tiled_mma(
-      cute::GMMA::ss_op_selector<Element, Element, float,
-                                 Shape<Int<kMmaM>, Int<kN>, Int<kBlockK>>, cute::GMMA::Major::K,
-                                 kMajor>()));
-  // As wide as a box of the result: gives the register-to-shared-memory copy its layout.
+      cute::GMMA::ss_op_selector<Element, Element, float, Shape<Int<kMmaM>, Int<kN>, Int<kBlockK>>,
+                                 cute::GMMA::Major::K, kMajor>()));
+  // The MMA as wide as a box of the result: gives the register-to-shared-memory copy its layout.
   using TiledMmaOut = MmaFor<kOutBoxN, cute::GMMA::Major::K>;
 
   // What computes a tile kWidth columns wide.
   template <int kWidth>
   struct Width : Sizes::template WidthSizes<kWidth> {
     static constexpr int kMmaN = Sizes::template WidthSizes<kWidth>::kMmaN;
-    using TiledMma =
-        MmaFor<kMmaN, kMajorIsK ? cute::GMMA::Major::K : cute::GMMA::Major::MN>;
+    using TiledMma = MmaFor<kMmaN, kMajorIsK ? cute::GMMA::Major::K : cute::GMMA::Major::MN>;
     static_assert(cute::size<1>(typename TiledMma::Shape_MNK{}) == kMmaN,
                   "no WGMMA of that width: CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED adds them");
   };
@@ -65,9 +63,9 @@ struct TileTraits : TileSizes<Family_, kSchedule, kBlockM_, kBlockN_, kClusterM,
   using NMajorAtom = cute::conditional_t<kBoxN == 64, cute::GMMA::Layout_MN_SW128_Atom<Element>,
                                          cute::GMMA::Layout_MN_SW64_Atom<Element>>;
 
-  using SmemLayoutA = decltype(cute::tile_to_shape(
-      cute::GMMA::Layout_K_SW128_Atom<Element>{},
-      Shape<Int<kBlockM>, Int<kBlockK>, Int<kStages>>{}));
+  using SmemLayoutA =
+      decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
+                                   Shape<Int<kBlockM>, Int<kBlockK>, Int<kStages>>{}));
   // Dual: rows [0, kBlockN) hold gate, [kBlockN, 2 kBlockN) up. Since an accumulator's columns j
   // and j + kBlockN sit in the same thread, gate and up meet in registers.
   template <int kRows>

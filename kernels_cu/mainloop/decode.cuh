@@ -70,8 +70,7 @@ struct DecodeMainloop {
   }
 
   template <class Arguments>
-  CUTLASS_DEVICE static void produce(Cta const& cta, Arguments const& args,
-                                     InputMaps const& maps) {
+  CUTLASS_DEVICE static void produce(Cta const& cta, Arguments const& args, InputMaps const& maps) {
     int const first = int(blockIdx.y);
     int const tokens = args.m < Traits::kTokens ? args.m : Traits::kTokens;  // of a TMA box of X
     int armed = 0;

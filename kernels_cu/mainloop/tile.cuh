@@ -22,8 +22,8 @@ struct TileMainloop {
 
   // One box, to this CTA or to all CTAs of the cluster.
   template <bool kMulticast>
-  CUTLASS_DEVICE static void load_box(cute::TmaDescriptor const& tma, uint64_t* full,
-                                      Element* smem, int inner, int outer) {
+  CUTLASS_DEVICE static void load_box(cute::TmaDescriptor const& tma, uint64_t* full, Element* smem,
+                                      int inner, int outer) {
     if constexpr (kMulticast) {
       constexpr uint16_t kEveryone = (1u << Traits::kClusterM) - 1;
       cute::SM90_TMA_LOAD_MULTICAST_2D::copy(&tma, full, kEveryone, kHint, smem, inner, outer);
@@ -92,7 +92,8 @@ struct TileMainloop {
     return ahead;
   }
 
-  // The same into L2 only, which stays right even if a kernel ahead writes the weights.
+  // Producer, before the work ahead is done: the same weights into L2 only, which stays right even
+  // if a kernel ahead writes the weights.
   CUTLASS_DEVICE static void prefetch_weights(TileCoord tile, int k_tiles, InputMaps const& maps) {
     CUTLASS_PRAGMA_NO_UNROLL
     for (int k_tile = 0; k_tile < k_tiles && k_tile < 2 * Traits::kStages; ++k_tile) {
@@ -120,7 +121,7 @@ struct TileMainloop {
   // the other warpgroup can be let in early.
   template <int kWidth, class Accumulators>
   CUTLASS_DEVICE static int mma(SharedStorage& smem, State& read, int k_tiles, int first_row,
-                                 Accumulators& accum) {
+                                Accumulators& accum) {
     using Width = typename Traits::template Width<kWidth>;
     auto s_a = cute::make_tensor(cute::make_smem_ptr(smem.a), typename Traits::SmemLayoutA{});
     auto s_a_rows = cute::local_tile(s_a, Shape<Int<Traits::kWarpgroupM>, Int<Traits::kBlockK>>{},
@@ -129,8 +130,8 @@ struct TileMainloop {
     auto const stage_b = typename Traits::template SmemLayoutBStage<Width::kColumns>{};
     auto const layout_b = cute::make_composed_layout(
         stage_b.layout_a(), stage_b.offset(),
-        cute::append(stage_b.layout_b(), cute::Layout<Int<Traits::kStages>,
-                                                      Int<Traits::kStageElementsB>>{}));
+        cute::append(stage_b.layout_b(),
+                     cute::Layout<Int<Traits::kStages>, Int<Traits::kStageElementsB>>{}));
     auto s_b = cute::make_tensor(
         cute::make_smem_ptr(smem.b + Width::kFirstColumn * Traits::kBlockK), layout_b);
     typename Width::TiledMma mma;

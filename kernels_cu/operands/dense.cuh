@@ -1,9 +1,10 @@
-// Dense operands of a tile kernel: which TMA boxes of weights a CTA loads, and where in a stage they
-// go. Plain integer code: compiles for the host too.
+// Dense operands of a tile kernel: which TMA boxes of weights a CTA loads, and where in a stage
+// they go. Plain integer code: compiles for the host too.
 #pragma once
 
 #include "common/host_device.cuh"
 #include "impls/sm90_tile_sizes.cuh"
+#include "scheduler/dense.cuh"
 
 namespace cuswiglu {
 
@@ -19,8 +20,17 @@ struct TileCoord {
 // Sizes: a TileSizes. rank() is the CTA's in its cluster, asked for only where it matters.
 template <class Sizes>
 struct DenseOperands {
-  // box(offset in shared memory, coordinate along the contiguous dimension, the other): the boxes of
-  // one weight that this CTA loads, of kWeightN columns from n on.
+  // This CTA's tile of a cluster's.
+  template <class Rank>
+  CUSWIGLU_HOST_DEVICE static TileCoord tile(ClusterCoord cluster, int wide_width, Rank rank) {
+    int const peer = Sizes::kClusterM > 1 ? rank() : 0;
+    int const m = (cluster.row * Sizes::kClusterM + peer) * Sizes::kBlockM;
+    int const box = Sizes::kFittedBoxes ? wide_width : Sizes::kBlockN;
+    return {m, cluster.column, cluster.width, box};
+  }
+
+  // box(offset in shared memory, coordinate along the contiguous dimension, the other): the boxes
+  // of one weight that this CTA loads, of kWeightN columns from n on.
   template <class Rank, class Box>
   CUSWIGLU_HOST_DEVICE static void each_box(int n, int k, Rank rank, Box box) {
     int const slice = Sizes::kSlices > 1 ? rank() : 0;

@@ -31,7 +31,7 @@ struct DenseScheduler {
 
   // cluster_rows: elements of M that a cluster computes. wide: at most what N needs.
   CUSWIGLU_HOST_DEVICE DenseScheduler(int m, int n, int cluster_rows, int raster_rows_, int wide_,
-                                     int wide_width_, int narrow_width_)
+                                      int wide_width_, int narrow_width_)
       : rows((m + cluster_rows - 1) / cluster_rows),
         columns(wide_ + (n - wide_ * wide_width_ + narrow_width_ - 1) / narrow_width_),
         raster_rows(raster_rows_ < rows ? raster_rows_ : rows),
@@ -39,7 +39,7 @@ struct DenseScheduler {
         wide_width(wide_width_),
         narrow_width(narrow_width_) {}
 
-  // How many numbers there are.
+  // Number of clusters of tiles.
   CUSWIGLU_HOST_DEVICE int count() const { return rows * columns; }
 
   CUSWIGLU_HOST_DEVICE ClusterCoord coord(int number) const {

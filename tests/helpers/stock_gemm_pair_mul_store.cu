@@ -35,9 +35,9 @@ using ColumnMajor = cutlass::layout::ColumnMajor;  // packed weights (K, 2N), co
 template <class MainloopSchedule, class EpilogueSchedule, class TileShape, class ClusterShape,
           class EpilogueTile, int kGranularity>
 struct StockGemm {
-  using FusionCallbacks = cutlass::epilogue::fusion::Sm90EVT<
-      cuswiglu::PairMulStore<2, EpilogueTile, kGranularity>,
-      cutlass::epilogue::fusion::Sm90AccFetch>;
+  using FusionCallbacks =
+      cutlass::epilogue::fusion::Sm90EVT<cuswiglu::PairMulStore<2, EpilogueTile, kGranularity>,
+                                         cutlass::epilogue::fusion::Sm90AccFetch>;
 
   using CollectiveEpilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape, EpilogueTile,
@@ -57,14 +57,13 @@ struct StockGemm {
 
 template <int kGranularity>
 using Pingpong = typename StockGemm<cutlass::gemm::KernelTmaWarpSpecializedPingpong,
-                                    cutlass::epilogue::TmaWarpSpecialized,
-                                    Shape<_128, _128, _64>, Shape<_2, _1, _1>, Shape<_64, _64>,
-                                    kGranularity>::Kernel;
+                                    cutlass::epilogue::TmaWarpSpecialized, Shape<_128, _128, _64>,
+                                    Shape<_2, _1, _1>, Shape<_64, _64>, kGranularity>::Kernel;
 template <int kGranularity>
-using Cooperative = typename StockGemm<cutlass::gemm::KernelTmaWarpSpecializedCooperative,
-                                       cutlass::epilogue::TmaWarpSpecializedCooperative,
-                                       Shape<_128, _256, _64>, Shape<_1, _2, _1>,
-                                       Shape<_128, _64>, kGranularity>::Kernel;
+using Cooperative =
+    typename StockGemm<cutlass::gemm::KernelTmaWarpSpecializedCooperative,
+                       cutlass::epilogue::TmaWarpSpecializedCooperative, Shape<_128, _256, _64>,
+                       Shape<_1, _2, _1>, Shape<_128, _64>, kGranularity>::Kernel;
 
 // Types of their own, for short mangled names. Both schedules and both granularities occur.
 struct pingpong_groups_of_8 : Pingpong<8> {};
@@ -104,8 +103,8 @@ CUTLASS_DEVICE void store_from_memory(cute::TmaDescriptor const& tma_out, float 
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    outside_even_odd(__grid_constant__ cute::TmaDescriptor const tma_out,
-                     float const* accumulators, int columns) {
+    outside_even_odd(__grid_constant__ cute::TmaDescriptor const tma_out, float const* accumulators,
+                     int columns) {
   store_from_memory<1>(tma_out, accumulators, columns);
 }
 
