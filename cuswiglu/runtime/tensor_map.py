@@ -1,4 +1,4 @@
-"""TMA descriptors: encoded once for each address, and kept."""
+"""Tensor maps: TMA descriptors, encoded once for each address, and kept."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .driver import Driver
 
 ALIGNMENT = 128  # of a TMA descriptor in kernel arguments
 DESCRIPTOR_BYTES = 128
-#: Of one operand: a memory pool gives the same few addresses again, but one plan serves all layers
-#: of a model, whose weights lie apart.
+#: Descriptors kept of one operand: a memory pool gives the same few addresses again, but one plan
+#: serves all layers of a model, whose weights lie apart.
 KEPT = 256
 
 
@@ -23,8 +23,8 @@ class AlignedMemory:
         self.address = -(-ctypes.addressof(self._memory) // ALIGNMENT) * ALIGNMENT
 
 
-class Descriptors:
-    """The descriptors of an operand at the addresses it has had; for one thread at a time.
+class TensorMaps:
+    """Descriptors of an operand at the addresses it has had; for one thread at a time.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class Descriptors:
         self._box, self._dtype = box, dtype
         self._kept: OrderedDict[int, AlignedMemory] = OrderedDict()
 
-    def of(self, address: int) -> int:
-        """Where the descriptor of the operand at `address` is; it stays there until the next call.
+    def at(self, address: int) -> int:
+        """Address of the descriptor of the operand at `address`, valid until the next call.
 
         Raises
         ------

@@ -16,7 +16,7 @@ from build_scripts import build as build_module
 from build_scripts import toolchain
 from build_scripts.build import (
     ABLATED,
-    ALL_INSTANCES,
+    ALL_TILE_VARIANTS,
     KERNELS,
     NOTES,
     OUTPUT,
@@ -30,16 +30,16 @@ from build_scripts.compile import (
     CompileError,
     Resources,
     check_resources,
-    compile_instance,
+    compile_variant,
     parse_resources,
 )
-from build_scripts.variants import ABLATIONS, INSTANCES
-from build_scripts.variants.tile import Instance
+from build_scripts.variants import ABLATIONS, TILE_VARIANTS
+from build_scripts.variants.tile import TileSource
 from cuswiglu.kernels.manifest import CUBINS, cubin, read_manifest, variants
 
 VERSIONS = dict.fromkeys(toolchain.WHEELS, "1.0")
-FIRST = INSTANCES[0]
-CLEAN = {FIRST.entry(key): Resources(168, 0, 0, 0) for key in FIRST.keys}
+FIRST = TILE_VARIANTS[0]
+CLEAN = {entry.name: Resources(168, 0, 0, 0) for entry in FIRST.entries}
 # `ptxas -v`, as nvJitLink 12.9 logs it.
 LOG = """\
 ptxas info    : 0 bytes gmem
@@ -59,7 +59,7 @@ ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack s
 def compiled(monkeypatch):
     """Let build() compile in this process, with a fake compiler; lists what it compiled.
 
-    Set `compiled.failing` to a name to make that instance fail.
+    Set `compiled.failing` to a name to make that variant fail.
     """
 
     class Names(list):
@@ -67,14 +67,14 @@ def compiled(monkeypatch):
 
     names = Names()
 
-    def compile_fake(instance, kernels):
-        names.append(instance.name)
-        if instance.name == names.failing:
-            raise CompileError(f"{instance.name}: no")
-        resources = {instance.entry(key): Resources(168, 0, 0, 0) for key in instance.keys}
-        return Compiled(f"\x7fELF {instance.name}".encode(), resources, 1.0)
+    def compile_fake(variant, kernels):
+        names.append(variant.name)
+        if variant.name == names.failing:
+            raise CompileError(f"{variant.name}: no")
+        resources = {entry.name: Resources(168, 0, 0, 0) for entry in variant.entries}
+        return Compiled(f"\x7fELF {variant.name}".encode(), resources, 1.0)
 
-    monkeypatch.setattr(build_module.compiler, "compile_instance", compile_fake)
+    monkeypatch.setattr(build_module.compiler, "compile_variant", compile_fake)
     monkeypatch.setattr(toolchain, "versions", lambda: VERSIONS)
     monkeypatch.setattr(
         concurrent.futures,
@@ -93,8 +93,8 @@ def built(tmp_path, compiled):
     return folder
 
 
-def names_of(instances):
-    return sorted(instance.name for instance in instances)
+def names_of(variants):
+    return sorted(variant.name for variant in variants)
 
 
 # What ptxas reports
@@ -113,18 +113,18 @@ def test_a_log_that_reports_nothing_has_no_resources():
 
 @pytest.mark.parametrize("entry", CLEAN)
 @pytest.mark.parametrize("spilled", ["spill_store_bytes", "spill_load_bytes", "stack_bytes"])
-def test_a_spill_is_refused_and_names_instance_and_entry(entry, spilled):
+def test_a_spill_is_refused_and_names_variant_and_entry(entry, spilled):
     found = CLEAN | {entry: dataclasses.replace(CLEAN[entry], **{spilled: 40})}
     with pytest.raises(CompileError, match=f"^{FIRST.name}: {entry} spills registers .*40"):
         check_resources(FIRST, found, "")
 
 
-@pytest.mark.parametrize("key", FIRST.keys)
-def test_a_register_or_two_may_be_spilled_by_an_entry_for_extras_alone(key):
-    entry = FIRST.entry(key)
+@pytest.mark.parametrize("declared", FIRST.entries, ids=lambda declared: declared.name)
+def test_a_register_or_two_may_be_spilled_by_a_general_epilogue_alone(declared):
+    entry = declared.name
     few = dataclasses.replace(CLEAN[entry], spill_store_bytes=8, spill_load_bytes=8, stack_bytes=8)
     found = CLEAN | {entry: few}
-    if key.endswith("_any"):
+    if declared.epilogue == "general":
         check_resources(FIRST, found, "")
     else:
         with pytest.raises(CompileError, match=f"^{FIRST.name}: {entry} spills registers .*8"):
@@ -165,15 +165,15 @@ def real(tmp_path):
     """A copy of the package's cubins, and the source hashes they were built from."""
     folder = tmp_path / "cubins"
     shutil.copytree(CUBINS, folder)
-    return folder, {row["name"]: row["source_sha256"] for row in read_manifest()["instances"]}
+    return folder, {row["name"]: row["source_sha256"] for row in read_manifest()["variants"]}
 
 
-def test_unchanged_instances_are_reused(real):
+def test_unchanged_variants_are_reused(real):
     folder, sources = real
     assert _reused(folder, sources) == set(sources)
 
 
-def test_an_instance_with_changed_source_is_compiled_again_alone(real):
+def test_a_variant_with_changed_source_is_compiled_again_alone(real):
     folder, sources = real
     assert _reused(folder, sources | {FIRST.name: "changed"}) == set(sources) - {FIRST.name}
 
@@ -233,19 +233,20 @@ def test_the_row_of_the_table_counts():
 
 def test_a_build_writes_what_the_library_reads(tmp_path, compiled):
     path = build(tmp_path / "new" / "cubins", say=lambda line: None)
-    assert sorted(compiled) == names_of(ALL_INSTANCES)
+    assert sorted(compiled) == names_of(ALL_TILE_VARIANTS)
     kernels = variants(path.parent)
-    assert [kernel.name for kernel in kernels] == [instance.name for instance in ALL_INSTANCES]
-    for kernel, instance in zip(kernels, ALL_INSTANCES, strict=True):
+    assert [kernel.name for kernel in kernels] == [variant.name for variant in ALL_TILE_VARIANTS]
+    for kernel, variant in zip(kernels, ALL_TILE_VARIANTS, strict=True):
         assert cubin(kernel) == f"\x7fELF {kernel.name}".encode()
         assert Path(kernel.cubin) == path.parent / f"{kernel.name}.cubin"
         assert kernel.registers == 168
-        assert [key for key, _ in kernel.entries] == list(instance.keys)
-        if isinstance(instance, Instance):
-            assert kernel.shared_bytes == instance.shared_bytes
-            assert dict(kernel.widths) == {m: tuple(instance.widths(m)) for m in instance.majors}
+        assert [entry.name for entry in kernel.entries] == [e.name for e in variant.entries]
+        assert kernel.arguments == variant.signature
+        if isinstance(variant, TileSource):
+            assert kernel.shared_bytes == variant.shared_bytes
+            assert dict(kernel.widths) == {m: tuple(variant.widths(m)) for m in variant.layouts}
         else:
-            assert (kernel.tokens, kernel.chunk) == (instance.tokens, instance.chunk)
+            assert (kernel.tokens, kernel.chunk) == (variant.tokens, variant.chunk)
     assert json.loads(path.read_text())["toolchain"] == VERSIONS
 
 
@@ -256,7 +257,7 @@ def test_a_second_build_compiles_nothing_and_writes_the_same(built, compiled):
     assert (built / "manifest.json").read_bytes() == before
 
 
-def test_only_a_damaged_instance_is_built_again(built, compiled):
+def test_only_a_damaged_variant_is_built_again(built, compiled):
     before = (built / "manifest.json").read_bytes()
     (built / f"{FIRST.name}.cubin").write_bytes(b"damaged")
     build(built, say=lambda line: None)
@@ -264,21 +265,21 @@ def test_only_a_damaged_instance_is_built_again(built, compiled):
     assert (built / "manifest.json").read_bytes() == before
 
 
-def test_cubins_of_removed_instances_are_deleted(built, compiled):
-    build(built, ALL_INSTANCES[1:], say=lambda line: None)
-    assert {path.stem for path in built.glob("*.cubin")} == {i.name for i in ALL_INSTANCES[1:]}
+def test_cubins_of_removed_variants_are_deleted(built, compiled):
+    build(built, ALL_TILE_VARIANTS[1:], say=lambda line: None)
+    assert {path.stem for path in built.glob("*.cubin")} == {i.name for i in ALL_TILE_VARIANTS[1:]}
     assert compiled == []
 
 
-def test_progress_is_said_for_every_instance(tmp_path, compiled):
+def test_progress_is_said_for_every_variant(tmp_path, compiled):
     lines = []
     build(tmp_path / "cubins", say=lines.append)
-    for number in range(1, len(ALL_INSTANCES) + 1):
-        assert sum(line.startswith(f"[{number}/{len(ALL_INSTANCES)}] ") for line in lines) == 1
+    for number in range(1, len(ALL_TILE_VARIANTS) + 1):
+        assert sum(line.startswith(f"[{number}/{len(ALL_TILE_VARIANTS)}] ") for line in lines) == 1
     assert all(any(f"] {name}: 168 registers" in line for line in lines) for name in compiled)
 
 
-def test_a_failed_build_names_the_instance_and_writes_no_manifest(tmp_path, compiled):
+def test_a_failed_build_names_the_variant_and_writes_no_manifest(tmp_path, compiled):
     compiled.failing = FIRST.name
     with pytest.raises(CompileError, match=f"^{FIRST.name}: no"):
         build(tmp_path / "cubins", say=lambda line: None)
@@ -286,7 +287,7 @@ def test_a_failed_build_names_the_instance_and_writes_no_manifest(tmp_path, comp
 
 
 def test_no_temporary_files_are_left(built):
-    expected = {"manifest.json", NOTES} | {f"{instance.name}.cubin" for instance in ALL_INSTANCES}
+    expected = {"manifest.json", NOTES} | {f"{variant.name}.cubin" for variant in ALL_TILE_VARIANTS}
     assert {path.name for path in built.iterdir()} == expected
 
 
@@ -297,8 +298,8 @@ def test_kernels_to_be_timed_are_built_into_a_folder_that_the_library_reads(tmp_
     build(tmp_path, ABLATIONS, say=lambda line: None)
     kernels = variants(tmp_path)
     assert [kernel.family for kernel in kernels] == ["sync", "sync-late", "sync-bare"]
-    for kernel, instance in zip(kernels, ABLATIONS, strict=True):
-        assert kernel.entry("k") == instance.entry("k")
+    for kernel, variant in zip(kernels, ABLATIONS, strict=True):
+        assert kernel.entries[0].name == variant.entries[0].name
         assert cubin(kernel) == f"\x7fELF {kernel.name}".encode()
 
 
@@ -343,19 +344,19 @@ def test_a_build_that_fails_ends_the_command_with_its_words(command, error):
 
 
 @dataclasses.dataclass(frozen=True)
-class Broken(Instance):
-    def source(self):
+class Broken(TileSource):
+    def translation_unit(self):
         return 'extern "C" __global__ void broken() { undeclared(); }\n'
 
 
-def test_a_compile_error_names_the_instance_and_has_the_compilers_words():
+def test_a_compile_error_names_the_variant_and_has_the_compilers_words():
     pytest.importorskip("cuda.core", reason="compiling needs cuda-core and the CUDA 12.9 wheels")
     try:
         toolchain.versions()
     except toolchain.ToolchainError as error:
         pytest.skip(str(error))
-    instance = Broken("dual", "pingpong", 128, 96, 1)
-    with pytest.raises(CompileError, match=f"^{instance.name}: ") as caught:
-        compile_instance(instance, KERNELS)
+    variant = Broken("dual", "pingpong", 128, 96, 1)
+    with pytest.raises(CompileError, match=f"^{variant.name}: ") as caught:
+        compile_variant(variant, KERNELS)
     assert 'identifier "undeclared" is undefined' in str(caught.value)
-    assert f"{instance.name}.cu(1)" in str(caught.value)
+    assert f"{variant.name}.cu(1)" in str(caught.value)

@@ -16,17 +16,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from build_scripts.variants import signature
 from cuswiglu.problem import activations
 
 cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structures")
 Result = cuda.CUresult
 
-#: What an entry takes behind its operands and the addresses of two biases, and in how many bytes: a
-#: kernel of tiles, which has a descriptor of each operand, and a decode kernel, which has out's
-#: address instead of the fourth. The last ones are FP32.
-_SIZES, _LAST = {"m": 4, "n": 4, "k": 4}, {"weights_ahead": 4, "activation": 4}
 _COEFFICIENTS = ("linear", "cubic", "limit", "up_constant")
-_FLOATS = dict.fromkeys(_COEFFICIENTS, 4)
 
 
 def coefficients(activation="silu"):
@@ -36,9 +32,22 @@ def coefficients(activation="silu"):
 
 
 COEFFICIENTS = coefficients()  # of SiLU, and of what has no activation
-_TILING = {"raster_rows": 4, "wide": 4, "wide_width": 4, "narrow_width": 4}
-TILE_NUMBERS = _SIZES | _TILING | _LAST | _FLOATS
-DECODE_NUMBERS = _SIZES | {"out_stride": 8, "rows": 4, "stages": 4} | _LAST | _FLOATS
+#: Kind of an argument -> how it is read.
+_KINDS = {
+    "pointer": ctypes.c_int64,
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "float32": ctypes.c_float,
+}
+_OPERANDS = ("x", "w_first", "w_second", "out")
+_BIASES = ("b_first", "b_second")
+
+
+def signature_of(entry):
+    """What an entry point takes, in order: (name, kind), as the build declares it."""
+    return signature.DECODE if entry.startswith("decode") else signature.TILE
+
+
 #: Is asked once by each plan that is made.
 PLANS = "cuOccupancyMaxActiveClusters"
 #: Shared memory of an SM, and what a CTA of it takes beyond its own.
@@ -223,15 +232,17 @@ class FakeDriver:
 
     def _launch(self, config, function, arguments):
         """The operands, biases, integers and floats, as the kernels declare them."""
-        decode = function.entry.startswith("decode")
-        declared = DECODE_NUMBERS if decode else TILE_NUMBERS
-        pointers = (ctypes.c_uint64 * (6 + len(declared))).from_address(arguments)
-        described = pointers[:3] if decode else pointers[:4]
-        assert all(pointer % 128 == 0 for pointer in described)
-        maps = tuple(self.maps[_integer(pointer, 4)] for pointer in described)
-        addresses = tuple(found.address for found in maps)
-        if decode:
-            addresses += (_integer(pointers[3], 8),)
+        declared = signature_of(function.entry)
+        pointers = (ctypes.c_uint64 * len(declared)).from_address(arguments)
+        maps, values = [], {}
+        for (name, kind), pointer in zip(declared, pointers, strict=True):
+            if kind == "tensor_map":
+                assert pointer % 128 == 0
+                maps.append(self.maps[ctypes.c_int32.from_address(pointer).value])
+                values[name] = maps[-1].address
+            else:
+                assert pointer % ctypes.sizeof(_KINDS[kind]) == 0
+                values[name] = _KINDS[kind].from_address(pointer).value
         kind = cuda.CUlaunchAttributeID
         attributes = {attribute.id: attribute.value for attribute in config.attrs}
         assert config.numAttrs == len(config.attrs) == len(attributes)
@@ -248,13 +259,10 @@ class FakeDriver:
             threads=config.blockDimX,
             shared_bytes=config.sharedMemBytes,
             overlapping=early is not None and early.programmaticStreamSerializationAllowed == 1,
-            maps=maps,
-            addresses=addresses,
-            biases=tuple(_integer(pointer, 8) for pointer in pointers[4:6]),
-            named={
-                name: _float(pointer) if name in _FLOATS else _integer(pointer, size)
-                for (name, size), pointer in zip(declared.items(), pointers[6:], strict=True)
-            },
+            maps=tuple(maps),
+            addresses=tuple(values.pop(name) for name in _OPERANDS),
+            biases=tuple(values.pop(name) for name in _BIASES),
+            named=values,
         )
 
     def _encode(self, destination, data_type, rank, address, extents, strides, box, steps, *rest):
@@ -291,16 +299,6 @@ class FakeDriver:
 
 def _primary(device):
     return 0xC0DE00 + device
-
-
-def _integer(address, size):
-    kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[size]
-    assert address % size == 0
-    return kind.from_address(address).value
-
-
-def _float(address):
-    return ctypes.c_float.from_address(address).value
 
 
 def run_in_threads(work, count=8):

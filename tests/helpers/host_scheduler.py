@@ -5,52 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 from cuswiglu.kernels.tile_columns import Columns
-from tests.helpers.host_sources import compiled, extract, rows_written
+from tests.helpers.host_sources import compiled, exported, rows_written
 
-WRAPPER = """
-#include "scheduler/dense.cuh"
-
-namespace cute {
-static unsigned peer;
-inline unsigned block_rank_in_cluster() { return peer; }
-}
-#define CUTLASS_DEVICE inline
+SOURCE = """
+#include "families.cuh"
+#include "operands/dense.cuh"
 
 namespace cuswiglu {
-%(tile_coord)s
-
-template <class Traits>
-struct Kernel {
-%(tile_of)s
-};
-
-template <int kBlockM_, int kClusterM_>
-struct Traits {
-  static constexpr int kBlockM = kBlockM_;
-  static constexpr int kClusterM = kClusterM_;
-  static constexpr int kBlockN = 0;
-  static constexpr bool kFittedBoxes = true;
-};
 
 // Walks as one persistent cluster does: at(number) writes three integers.
 template <class At>
-int walk(TileScheduler const& scheduler, int first, int step, int room, int* visited, At at) {
+int walk(DenseScheduler const& scheduler, int first, int step, int room, int* rows, At at) {
   int count = 0;
   for (int number = first; number < scheduler.count(); number += step, ++count) {
     if (count == room) return -1;
-    at(number, visited + 3 * count);
+    at(number, rows + 3 * count);
   }
   return count;
 }
-}
 
 // The clusters' rows, first columns and widths.
-extern "C" int clusters(int m, int n, int cluster_rows, int raster_rows, int wide, int wide_width,
-                        int narrow_width, int first, int step, int room, int* visited) {
-  cuswiglu::TileScheduler const scheduler(m, n, cluster_rows, raster_rows, wide, wide_width,
-                                          narrow_width);
-  return cuswiglu::walk(scheduler, first, step, room, visited, [&](int number, int* out) {
-    cuswiglu::ClusterCoord const at = scheduler.coord(number);
+int clusters(int m, int n, int cluster_rows, int raster_rows, int wide, int wide_width,
+             int narrow_width, int first, int step, int room, int* rows) {
+  DenseScheduler const scheduler(m, n, cluster_rows, raster_rows, wide, wide_width, narrow_width);
+  return walk(scheduler, first, step, room, rows, [&](int number, int* out) {
+    ClusterCoord const at = scheduler.coord(number);
     out[0] = at.row;
     out[1] = at.column;
     out[2] = at.width;
@@ -58,19 +37,25 @@ extern "C" int clusters(int m, int n, int cluster_rows, int raster_rows, int wid
 }
 
 // First rows, first columns and widths of the tiles of one CTA of the cluster.
-template <class Traits>
+template <int kBlockM, int kClusterM>
 int tiles(int m, int n, int raster_rows, int wide, int wide_width, int narrow_width, int first,
-          int step, int peer, int room, int* visited) {
-  cute::peer = unsigned(peer);
-  cuswiglu::TileScheduler const scheduler(m, n, Traits::kBlockM * Traits::kClusterM, raster_rows,
-                                          wide, wide_width, narrow_width);
-  return cuswiglu::walk(scheduler, first, step, room, visited, [&](int number, int* out) {
-    cuswiglu::TileCoord const tile = cuswiglu::Kernel<Traits>::tile_of(scheduler, number);
+          int step, int peer, int room, int* rows) {
+  using Sizes = TileSizes<Dual, Schedule::Pingpong, kBlockM, 32, kClusterM, 2, 2, Major::K, 0,
+                          kClusterM <= 2 ? 8 : 0, kClusterM <= 2 ? 16 : 32>;
+  DenseScheduler const scheduler(m, n, kBlockM * kClusterM, raster_rows, wide, wide_width,
+                                 narrow_width);
+  return walk(scheduler, first, step, room, rows, [&](int number, int* out) {
+    TileCoord const tile = DenseOperands<Sizes>::tile(scheduler.coord(number), wide_width,
+                                                      [=] { return peer; });
+    // Where boxes fit a launch's widest tiles, they are as wide.
+    bool const fits = tile.box == (Sizes::kFittedBoxes ? wide_width : Sizes::kBlockN);
     out[0] = tile.m;
     out[1] = tile.n;
-    out[2] = tile.box == wide_width ? tile.width : -1;  // boxes fit the launch's widest tiles
+    out[2] = fits ? tile.width : -1;
   });
 }
+
+}  // namespace cuswiglu
 """
 
 
@@ -78,11 +63,19 @@ class HostScheduler:
     """The scheduler, compiled in `folder` for CTAs of (block_m, cluster_m)."""
 
     def __init__(self, folder: Path, shapes: list[tuple[int, int]]) -> None:
-        parts = {
-            "tile_coord": extract("mainloop/tile.cuh", r"struct TileCoord \{"),
-            "tile_of": extract("impls/sm90_tile.cuh", r"CUTLASS_DEVICE static TileCoord tile_of\("),
-        }
-        source = [WRAPPER % parts, *(_tiles(*shape) for shape in shapes)]
+        cut = "wide wide_width narrow_width"
+        source = [
+            SOURCE,
+            exported(
+                "clusters",
+                "cuswiglu::clusters",
+                f"m n cluster_rows raster_rows {cut} first step",
+            ),
+        ]
+        for block_m, cluster_m in shapes:
+            called = f"cuswiglu::tiles<{block_m}, {cluster_m}>"
+            arguments = f"m n raster_rows {cut} first step peer"
+            source.append(exported(f"tiles_{block_m}_{cluster_m}", called, arguments))
         self._library = compiled(folder, "scheduler", "\n".join(source))
 
     def clusters(self, m, n, cluster_rows, raster_rows, columns: Columns, first=0, step=1):
@@ -93,8 +86,8 @@ class HostScheduler:
 
     def tiles(self, shape, m, n, raster_rows, columns: Columns, first, step, peer):
         """(count, 3) array of a CTA's tiles: first row, first column, width."""
-        entry = getattr(self._library, _name(*shape))
         block_m, cluster_m = shape
+        entry = getattr(self._library, f"tiles_{block_m}_{cluster_m}")
         arguments = (m, n, raster_rows, *_cut(columns), first, step, peer)
         room = -(-m // (block_m * cluster_m)) * columns.count + 1
         return rows_written(entry, arguments, 3, room)
@@ -103,16 +96,3 @@ class HostScheduler:
 def _cut(columns: Columns) -> tuple[int, int, int]:
     """What a kernel is told of its columns; it counts the narrow ones itself."""
     return columns.wide, columns.wide_width, columns.narrow_width
-
-
-def _name(block_m: int, cluster_m: int) -> str:
-    return f"tiles_{block_m}_{cluster_m}"
-
-
-def _tiles(block_m: int, cluster_m: int) -> str:
-    names = "m, n, raster_rows, wide, wide_width, narrow_width, first, step, peer, room"
-    declared = ", ".join(f"int {argument}" for argument in names.split(", "))
-    return (
-        f'extern "C" int {_name(block_m, cluster_m)}({declared}, int* visited) {{\n'
-        f"  return tiles<cuswiglu::Traits<{block_m}, {cluster_m}>>({names}, visited);\n}}\n"
-    )

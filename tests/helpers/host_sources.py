@@ -1,9 +1,8 @@
-"""Pieces of the kernels' sources: read, or compiled for the host where they need no GPU."""
+"""The kernels' plain headers, compiled for the host: integer code that needs no GPU."""
 
 from __future__ import annotations
 
 import ctypes
-import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,23 +11,6 @@ from pathlib import Path
 import numpy as np
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels_cu"
-
-
-def extract(file: str, pattern: str) -> str:
-    """A piece of a kernel's source, from a line that matches to the next `}` as far left."""
-    source = (KERNELS / file).read_text()
-    found = re.search(rf"^( *){pattern}.*?^\1}};?$", source, re.MULTILINE | re.DOTALL)
-    assert found, f"{file} no longer has {pattern!r}: adapt the tests that compile it for the host"
-    return found[0]
-
-
-def entries_of(source: str, header: str, macro: str) -> list[dict[str, str]]:
-    """The calls of a header's macro in a translation unit: parameter of the macro -> argument."""
-    defined = (KERNELS / header).read_text().replace("\\\n", " ")
-    names = re.search(rf"#define {macro}\(([^)]*)\)", defined)[1]
-    calls = re.findall(rf"^{macro}\((.*)\)$", source, re.MULTILINE)
-    split = re.compile(r"\s*,\s*").split
-    return [dict(zip(split(names.strip()), split(call), strict=True)) for call in calls]
 
 
 def compiled(folder: Path, name: str, source: str) -> ctypes.CDLL:
@@ -40,6 +22,16 @@ def compiled(folder: Path, name: str, source: str) -> ctypes.CDLL:
     command = [compiler, *options, f"-I{KERNELS}", f"{name}.cpp", "-o", f"{name}.so"]
     subprocess.run(command, cwd=folder, check=True)
     return ctypes.CDLL(str(folder / f"{name}.so"))
+
+
+def exported(name: str, called: str, arguments: str) -> str:
+    """A C function of integers that calls a C++ one; both take room for rows, and an array."""
+    names = [*arguments.split(), "room"]
+    declared = ", ".join(f"int {argument}" for argument in names)
+    return (
+        f'extern "C" int {name}({declared}, int* rows) {{\n'
+        f"  return {called}({', '.join(names)}, rows);\n}}"
+    )
 
 
 def rows_written(function: Callable[..., int], arguments: tuple, width: int, room: int):

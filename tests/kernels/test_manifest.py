@@ -14,7 +14,7 @@ import pytest
 
 import cuswiglu
 from build_scripts.compile import SPILL_BYTES
-from build_scripts.variants import ALL_INSTANCES
+from build_scripts.variants import ALL_VARIANTS
 from cuswiglu import KernelsUnavailableError
 from cuswiglu.kernels.manifest import (
     CUBINS,
@@ -27,7 +27,6 @@ from cuswiglu.kernels.manifest import (
 from tests.helpers import cubin_files
 from tests.helpers.compiled import DECODE, TILES
 from tests.helpers.cubin_files import KERNELS
-from tests.helpers.fake_driver import DECODE_NUMBERS, TILE_NUMBERS
 
 NAMES = list(KERNELS)
 TILE_NAMES = [kernel.name for kernel in TILES]
@@ -36,30 +35,26 @@ DECODE_NAMES = [kernel.name for kernel in DECODE]
 
 def entries_of(kernels):
     return [
-        pytest.param(kernel.name, key, id=entry)
+        pytest.param(kernel.name, entry, id=entry.name)
         for kernel in kernels
-        for key, entry in kernel.entries
+        for entry in kernel.entries
     ]
 
 
-def layout_of(key):
-    """Of the weights that an entry takes."""
-    return key.partition("_")[0]
-
-
-def entry_of(name, key):
-    """What an entry is called in the cubin."""
-    return dict(KERNELS[name].entries)[key]
-
-
-def code_of(name, key):
+def code_of(name, entry):
     """An entry's instructions."""
-    return cubin_files.sass(name)[entry_of(name, key)]
+    return cubin_files.sass(name)[entry.name]
+
+
+def row_of(name, entry):
+    """An entry's part of the manifest."""
+    (row,) = (row for row in ROWS[name]["entries"] if row["name"] == entry.name)
+    return row
 
 
 ENTRIES, TILE_ENTRIES, DECODE_ENTRIES = map(entries_of, (variants(), TILES, DECODE))
-INSTANCE = {instance.name: instance for instance in ALL_INSTANCES}
-ROWS = {row["name"]: row for row in read_manifest()["instances"]}
+SOURCE = {source.name: source for source in ALL_VARIANTS}
+ROWS = {row["name"]: row for row in read_manifest()["variants"]}
 
 
 # What is built
@@ -114,96 +109,95 @@ def test_a_cubin_has_the_elf_abi_of_cuda_12(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_cubin_has_the_entries_of_the_table_and_no_others(name):
-    entries = dict(KERNELS[name].entries)
-    assert set(entries) == set(INSTANCE[name].keys)
-    assert set(cubin_files.functions(name)) == set(entries.values())
+    expected = {entry.name for entry in SOURCE[name].entries}
+    assert {entry.name for entry in KERNELS[name].entries} == expected
+    assert set(cubin_files.functions(name)) == expected
 
 
-@pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
-def test_an_entry_takes_four_descriptors_two_addresses_and_the_numbers_of_a_plan(name, key):
-    """What `plan._Arguments` packs, as the fake driver takes it apart."""
-    found = cubin_files.parameter_bytes(name, entry_of(name, key))
-    assert found == [128] * 4 + [8, 8] + [*TILE_NUMBERS.values()]
+#: Kind of an argument -> its bytes in a kernel's parameters.
+BYTES = {"tensor_map": 128, "pointer": 8, "int32": 4, "int64": 8, "float32": 4}
 
 
-@pytest.mark.parametrize(("name", "key"), DECODE_ENTRIES)
-def test_a_decode_entry_takes_three_descriptors_three_addresses_and_the_numbers(name, key):
-    found = cubin_files.parameter_bytes(name, entry_of(name, key))
-    assert found == [128] * 3 + [8, 8, 8] + [*DECODE_NUMBERS.values()]
+@pytest.mark.parametrize(("name", "entry"), ENTRIES)
+def test_an_entry_takes_the_arguments_that_the_manifest_lists(name, entry):
+    found = cubin_files.parameter_bytes(name, entry.name)
+    assert found == [BYTES[kind] for _, kind in KERNELS[name].arguments]
 
 
-@pytest.mark.parametrize(("name", "key"), ENTRIES)
-def test_an_entry_uses_tensor_cores_and_tma(name, key):
-    code = code_of(name, key)
-    assert set(re.findall(r"\bHGMMA\.\S*F32(\.BF16)?", code)) == {"" if "_f16" in key else ".BF16"}
+@pytest.mark.parametrize(("name", "entry"), ENTRIES)
+def test_an_entry_uses_tensor_cores_and_tma(name, entry):
+    code = code_of(name, entry)
+    assert set(re.findall(r"\bHGMMA\.\S*F32(\.BF16)?", code)) == {
+        "" if entry.w == "float16" else ".BF16"
+    }
     assert re.search(r"\bUTMALDG\.2D", code)
     # A decode kernel stores each thread's own elements.
     assert bool(re.search(r"\bUTMASTG\.2D", code)) == (name in TILE_NAMES)
 
 
-@pytest.mark.parametrize(("name", "key"), DECODE_ENTRIES)
-def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, key):
-    code = code_of(name, key)
+@pytest.mark.parametrize(("name", "entry"), DECODE_ENTRIES)
+def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, entry):
+    code = code_of(name, entry)
     found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
     assert found == {KERNELS[name].tokens}
 
 
-@pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
-def test_loads_are_multicast_in_clusters_and_nowhere_else(name, key):
-    code = code_of(name, key)
+@pytest.mark.parametrize(("name", "entry"), TILE_ENTRIES)
+def test_loads_are_multicast_in_clusters_and_nowhere_else(name, entry):
+    code = code_of(name, entry)
     assert ("UTMALDG.2D.MULTICAST" in code) == (KERNELS[name].cluster_m > 1)
 
 
-@pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
-def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, key):
+@pytest.mark.parametrize(("name", "entry"), TILE_ENTRIES)
+def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, entry):
     """In columns of a WGMMA, 256 at most: gate's and up's together where both fit."""
-    code = code_of(name, key)
+    code = code_of(name, entry)
     found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
-    each = INSTANCE[name].columns // KERNELS[name].block_n
-    widths = dict(KERNELS[name].widths)[layout_of(key)]
+    each = SOURCE[name].columns // KERNELS[name].block_n
+    widths = dict(KERNELS[name].widths)[entry.layout]
     assert found == {each * width if each * width <= 256 else width for width in widths}
 
 
-@pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
-def test_an_entry_stores_each_width_in_boxes_of_its_own(name, key):
+@pytest.mark.parametrize(("name", "entry"), TILE_ENTRIES)
+def test_an_entry_stores_each_width_in_boxes_of_its_own(name, entry):
     """Loops over boxes are unrolled, 64 rows by 32 columns each; for GELU, ReLU and the others."""
-    code = code_of(name, key)
-    row_blocks = INSTANCE[name].warpgroup_m // 64
-    boxes = [row_blocks * -(-width // 32) for width in dict(KERNELS[name].widths)[layout_of(key)]]
-    times = 3 if "_any" in key and KERNELS[name].gated else 1
+    code = code_of(name, entry)
+    row_blocks = SOURCE[name].warpgroup_m // 64
+    boxes = [row_blocks * -(-width // 32) for width in dict(KERNELS[name].widths)[entry.layout]]
+    times = 3 if entry.epilogue == "general" and KERNELS[name].gated else 1
     assert len(re.findall(r"\bUTMASTG\.2D", code)) == times * sum(boxes)
 
 
-@pytest.mark.parametrize(("name", "key"), TILE_ENTRIES)
-def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, key):
+@pytest.mark.parametrize(("name", "entry"), TILE_ENTRIES)
+def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, entry):
     """One exponential each: of 64 rows, a thread has half as many elements as there are columns.
 
-    An entry for extras has GELU's and those of the coefficients; ReLU needs none.
+    A general epilogue has GELU's and those of the coefficients; ReLU needs none.
     """
-    code = code_of(name, key)
-    row_blocks = INSTANCE[name].warpgroup_m // 64
-    widths = dict(KERNELS[name].widths)[layout_of(key)]
-    times = 2 if "_any" in key else 1
+    code = code_of(name, entry)
+    row_blocks = SOURCE[name].warpgroup_m // 64
+    widths = dict(KERNELS[name].widths)[entry.layout]
+    times = 2 if entry.epilogue == "general" else 1
     each = [times * row_blocks * width // 2 for width in widths]
     expected = sum(each) if KERNELS[name].gated else 0
     assert len(re.findall(r"\bMUFU\.EX2\b", code)) == expected
 
 
-@pytest.mark.parametrize(("name", "key"), ENTRIES)
-def test_an_entry_spills_nothing_and_one_for_extras_a_register_or_two(name, key):
-    spilled = re.findall(r"\b(?:STL|LDL)\b", code_of(name, key))
-    frame = cubin_files.per_function(name, cubin_files.FRAME_SIZE)[entry_of(name, key)]
-    row = ROWS[name]["entries"][key]
-    if "_any" not in key:
+@pytest.mark.parametrize(("name", "entry"), ENTRIES)
+def test_an_entry_spills_nothing_and_a_general_epilogue_a_register_or_two(name, entry):
+    spilled = re.findall(r"\b(?:STL|LDL)\b", code_of(name, entry))
+    frame = cubin_files.per_function(name, cubin_files.FRAME_SIZE)[entry.name]
+    row = row_of(name, entry)
+    if entry.epilogue != "general":
         assert (spilled, frame, row["spill_bytes"]) == ([], 0, 0)
     assert frame <= SPILL_BYTES
     assert row["spill_bytes"] <= 2 * SPILL_BYTES
 
 
-@pytest.mark.parametrize(("name", "key"), ENTRIES)
-def test_registers_are_those_of_the_cubin(name, key):
+@pytest.mark.parametrize(("name", "entry"), ENTRIES)
+def test_registers_are_those_of_the_cubin(name, entry):
     found = cubin_files.per_function(name, cubin_files.REGISTER_COUNT)
-    assert ROWS[name]["entries"][key]["registers"] == found[entry_of(name, key)]
+    assert row_of(name, entry)["registers"] == found[entry.name]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -222,10 +216,10 @@ def test_as_many_ctas_of_a_decode_kernel_find_registers_as_it_says(name):
     assert kernel.ctas * kernel.threads * registers <= 65536
 
 
-@pytest.mark.parametrize(("name", "key"), ENTRIES)
-def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, key):
+@pytest.mark.parametrize(("name", "entry"), ENTRIES)
+def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, entry):
     """Programmatic dependent launch: griddepcontrol, as SASS has it."""
-    code = code_of(name, key)
+    code = code_of(name, entry)
     assert re.search(r"\bACQBULK\b", code)
     assert re.search(r"\bPREEXIT\b", code)
 
@@ -234,15 +228,15 @@ def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, 
 def test_tma_boxes_tile_the_block(name):
     kernel = KERNELS[name]
     boxes = dict(kernel.boxes)
-    assert set(boxes) == {"x", "out"} | {f"weight_{major}" for major in kernel.layouts}
+    assert set(boxes) == {"x", "out"} | {f"weight_{layout}" for layout in kernel.layouts}
     assert boxes["x"] == (kernel.block_k, kernel.block_m, 128)
     assert kernel.block_m % boxes["out"][1] == 0
-    slices = INSTANCE[name].slices
-    for major in kernel.layouts:
-        box = boxes[f"weight_{major}"]
-        if major == "n":
+    slices = SOURCE[name].slices
+    for layout in kernel.layouts:
+        box = boxes[f"weight_{layout}"]
+        if layout == "n":
             assert box[1] == kernel.block_k // slices
-            assert all(width % box[0] == 0 for width in dict(kernel.widths)[major])
+            assert all(width % box[0] == 0 for width in dict(kernel.widths)[layout])
         else:  # along K; packed weights have gate's and up's columns in one tile
             columns = kernel.block_n * (2 if kernel.family == "interleave" else 1)
             assert box == (kernel.block_k, columns // slices, 128)
@@ -258,8 +252,8 @@ def test_a_tma_box_is_as_wide_as_its_swizzle_span(name):
 
 @pytest.mark.parametrize("name", TILE_NAMES)
 def test_widths_of_columns_are_what_the_table_says(name):
-    instance = INSTANCE[name]
-    expected = {major: tuple(instance.widths(major)) for major in instance.majors}
+    source = SOURCE[name]
+    expected = {layout: tuple(source.widths(layout)) for layout in source.layouts}
     assert dict(KERNELS[name].widths) == expected
 
 
@@ -313,7 +307,7 @@ def _row(change, kernel=TILES[1]):
 
     def damage(text):
         content = json.loads(text)
-        (row,) = (one for one in content["instances"] if one["name"] == kernel.name)
+        (row,) = (one for one in content["variants"] if one["name"] == kernel.name)
         change(row)
         return json.dumps(content)
 
@@ -329,23 +323,26 @@ def _row(change, kernel=TILES[1]):
         lambda text: "null",
         lambda text: "{}",
         lambda text: text.replace(f'"format": {MANIFEST_FORMAT}', '"format": 1'),
-        lambda text: text.replace('"instances"', '"kernels"'),
+        lambda text: text.replace('"variants"', '"kernels"'),
         _row(lambda row: row.pop("threads")),
+        _row(lambda row: row.pop("arguments")),
+        _row(lambda row: row["entries"][0].pop("epilogue")),
         _row(lambda row: row["entries"].clear()),
         _row(lambda row: row["boxes"].update(x=[])),
         _row(lambda row: row.pop("widths")),
         _row(lambda row: row["widths"].update(k=96)),
         _row(lambda row: row["limits"].pop("n_multiple")),
         _row(lambda row: row["limits"].update(unknown=1)),
-        _row(lambda row: row.update(entries=[])),
+        _row(lambda row: row.update(entries={})),
         _row(lambda row: row.pop("tokens"), DECODE[0]),
         _row(lambda row: row.pop("chunk"), DECODE[0]),
     ],
     ids=[
-        *("empty", "truncated", "list", "null", "no format", "other format", "no instances"),
-        *("row without threads", "row without entries", "row with half a box"),
+        *("empty", "truncated", "list", "null", "no format", "other format", "no variants"),
+        *("row without threads", "row without arguments", "entry without an epilogue"),
+        *("row without entries", "row with half a box"),
         *("row without widths", "row with one width that is no list"),
-        *("row without a limit", "row with an unknown limit", "row with a list of entries"),
+        *("row without a limit", "row with an unknown limit", "row with entries that are no list"),
         *("decode row without tokens", "decode row without a chunk"),
     ],
 )

@@ -12,53 +12,53 @@ import random
 import numpy as np
 import pytest
 
-from build_scripts.variants import ABLATIONS, INSTANCES
+from build_scripts.variants import ABLATIONS, TILE_VARIANTS
 from build_scripts.variants.base import BLOCK_K
-from build_scripts.variants.tile import Instance
+from build_scripts.variants.tile import TileSource
 from cuswiglu.kernels.tile_columns import Columns, best, uniform
 from tests.helpers.host_boxes import HostBoxes
 from tests.helpers.host_scheduler import HostScheduler
 
 #: Those of the package, those that are built to be timed, and other shapes that compile.
 TABLE = [
-    *dict.fromkeys((*INSTANCES, *ABLATIONS)),
-    Instance("dual", "pingpong", 64, 128, 1),
-    Instance("dual", "pingpong", 128, 64, 4),
-    Instance("interleave", "pingpong", 128, 96, 1),
-    Instance("plain", "cooperative", 256, 128, 4),
+    *dict.fromkeys((*TILE_VARIANTS, *ABLATIONS)),
+    TileSource("dual", "pingpong", 64, 128, 1),
+    TileSource("dual", "pingpong", 128, 64, 4),
+    TileSource("interleave", "pingpong", 128, 96, 1),
+    TileSource("plain", "cooperative", 256, 128, 4),
 ]
 SHAPES = sorted({(i.block_m, i.cluster_m) for i in TABLE})
 BY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
 BY_ENTRY = pytest.mark.parametrize(
-    ("instance", "major"),
-    [pytest.param(i, major, id=i.entry(major)) for i in TABLE for major in i.majors],
+    ("variant", "layout"),
+    [pytest.param(i, layout, id=f"{i.name}_{layout}") for i in TABLE for layout in i.layouts],
 )
 BY_WIDTH = pytest.mark.parametrize(
-    ("instance", "major", "width"),
+    ("variant", "layout", "width"),
     [
-        pytest.param(i, major, width, id=f"{i.entry(major)}-{width}")
+        pytest.param(i, layout, width, id=f"{i.name}_{layout}-{width}")
         for i in TABLE
-        for major in i.majors
-        for width in i.widths(major)
+        for layout in i.layouts
+        for width in i.widths(layout)
     ],
 )
 
 
-def boxes_for(instance, major, width):
+def boxes_for(variant, layout, width):
     """Columns that boxes of weights can have in a launch that has tiles of this width."""
-    if not instance.fitted(major):
-        return [instance.block_n]
-    return [widest for widest in instance.widths(major) if widest >= width]
+    if not variant.fitted(layout):
+        return [variant.block_n]
+    return [widest for widest in variant.widths(layout) if widest >= width]
 
 
 BY_BOX = pytest.mark.parametrize(
-    ("instance", "major", "width", "box"),
+    ("variant", "layout", "width", "box"),
     [
-        pytest.param(i, major, width, box, id=f"{i.entry(major)}-{width}-{box}")
+        pytest.param(i, layout, width, box, id=f"{i.name}_{layout}-{width}-{box}")
         for i in TABLE
-        for major in i.majors
-        for width in i.widths(major)
-        for box in boxes_for(i, major, width)
+        for layout in i.layouts
+        for width in i.widths(layout)
+        for box in boxes_for(i, layout, width)
     ],
 )
 
@@ -118,26 +118,26 @@ def test_ctas_of_a_cluster_have_the_same_columns_and_rows_behind_each_other(sche
 
 
 @BY_WIDTH
-def test_every_width_of_a_column_has_its_own_code(boxes, instance, major, width):
-    assert boxes.code_width(instance, major, width) == width
+def test_every_width_of_a_column_has_its_own_code(boxes, variant, layout, width):
+    assert boxes.code_width(variant, layout, width) == width
 
 
 # Stores
 
 
-def stores_of_tile(boxes, instance, major, row, column, width):
+def stores_of_tile(boxes, variant, layout, row, column, width):
     """The boxes that both warpgroups, or the one that has the tile, store of it."""
-    shares = range(0, instance.block_m, instance.warpgroup_m)
+    shares = range(0, variant.block_m, variant.warpgroup_m)
     for first in shares:
-        for found in boxes.stores(instance, major, width, row + first, column):
+        for found in boxes.stores(variant, layout, width, row + first, column):
             yield row + first, found
 
 
-def times_stored(boxes, instance, major, width):
+def times_stored(boxes, variant, layout, width):
     """How often each element of a tile is stored, with a margin of a box around it."""
-    box_columns, box_rows, _ = instance.boxes["out"]
-    count = np.zeros((instance.block_m + 2 * box_rows, width + 2 * box_columns), int)
-    for _, box in stores_of_tile(boxes, instance, major, box_rows, box_columns, width):
+    box_columns, box_rows, _ = variant.boxes["out"]
+    count = np.zeros((variant.block_m + 2 * box_rows, width + 2 * box_columns), int)
+    for _, box in stores_of_tile(boxes, variant, layout, box_rows, box_columns, width):
         count[box.row : box.row + box_rows, box.column : box.column + box_columns] += 1
     tile = count[box_rows:-box_rows, box_columns:-box_columns].copy()
     assert count.sum() == tile.sum(), "a box reaches beyond the tile"
@@ -145,36 +145,35 @@ def times_stored(boxes, instance, major, width):
 
 
 @BY_WIDTH
-def test_the_boxes_of_a_tile_cover_it_and_nothing_beyond(boxes, instance, major, width):
-    assert (times_stored(boxes, instance, major, width) >= 1).all()
+def test_the_boxes_of_a_tile_cover_it_and_nothing_beyond(boxes, variant, layout, width):
+    assert (times_stored(boxes, variant, layout, width) >= 1).all()
 
 
 @BY_WIDTH
 def test_only_the_last_two_boxes_overlap_where_the_width_is_no_multiple_of_a_box(
-    boxes, instance, major, width
+    boxes, variant, layout, width
 ):
-    box_columns, _, _ = instance.boxes["out"]
+    box_columns, _, _ = variant.boxes["out"]
     last = width - box_columns
     expected = np.ones(width, int)
     expected[last : last + -width % box_columns] = 2
-    assert (times_stored(boxes, instance, major, width) == expected).all()
+    assert (times_stored(boxes, variant, layout, width) == expected).all()
 
 
 @BY_WIDTH
-def test_a_box_has_the_accumulators_of_its_own_rows_and_columns(boxes, instance, major, width):
+def test_a_box_has_the_accumulators_of_its_own_rows_and_columns(boxes, variant, layout, width):
     """Of 8 columns and 64 rows, a thread of a WGMMA has 4 accumulators; packed ones count twice."""
-    columns_each = 1 if major.startswith("p") else 2
-    box_columns, box_rows, _ = instance.boxes["out"]
-    for first_row, box in stores_of_tile(boxes, instance, major, 256, 960, width):
-        row_block, first = divmod(box.first, 1000)
-        assert box.row == first_row + row_block * box_rows
-        assert box.column == 960 + first * columns_each
-        assert box.last - box.first + 1 == box_columns // columns_each
+    columns_each = 1 if layout.startswith("p") else 2
+    box_columns, box_rows, _ = variant.boxes["out"]
+    for first_row, box in stores_of_tile(boxes, variant, layout, 256, 960, width):
+        assert box.row == first_row + box.row_block * box_rows
+        assert box.column == 960 + box.first * columns_each
+        assert box.count == box_columns // columns_each
 
 
-def cuts(instance, major):
+def cuts(variant, layout):
     """Every pair of widths that a launch can have, and every width alone; N has a tail."""
-    widths = instance.widths(major)
+    widths = variant.widths(layout)
     for width in widths:
         yield 2 * width + 8, uniform(2 * width + 8, width)
     for wide, narrow in itertools.combinations(widths, 2):
@@ -182,16 +181,16 @@ def cuts(instance, major):
 
 
 @BY_ENTRY
-def test_a_launch_stores_every_element_from_its_own_tile(boxes, scheduler, instance, major):
-    box_columns, box_rows, _ = instance.boxes["out"]
-    shape = instance.block_m, instance.cluster_m
-    m = instance.block_m * instance.cluster_m + 72
-    for n, columns in cuts(instance, major):
+def test_a_launch_stores_every_element_from_its_own_tile(boxes, scheduler, variant, layout):
+    box_columns, box_rows, _ = variant.boxes["out"]
+    shape = variant.block_m, variant.cluster_m
+    m = variant.block_m * variant.cluster_m + 72
+    for n, columns in cuts(variant, layout):
         owners = np.full((m, n), -1)
         for number, (row, column, width) in enumerate(
             all_tiles(scheduler, shape, m, n, 16, columns, 3)
         ):
-            for _, box in stores_of_tile(boxes, instance, major, row, column, width):
+            for _, box in stores_of_tile(boxes, variant, layout, row, column, width):
                 part = owners[box.row : box.row + box_rows, box.column : box.column + box_columns]
                 assert np.isin(part, [-1, number]).all(), (columns, box)
                 part[...] = number
@@ -204,33 +203,29 @@ def test_a_launch_stores_every_element_from_its_own_tile(boxes, scheduler, insta
 M0, N0, K0 = 512, 960, 3 * BLOCK_K
 
 
-def loaded(boxes, instance, major, width, box, step_pass):
+def loaded(boxes, variant, layout, width, box, step_pass):
     """The weights of one stage of each CTA: arrays of (operand, N, K) at (column, step of K).
 
     What is written twice is -1, and what never is -99: boxes may have fewer columns than there is
     room for.
     """
-    inner_extent, outer_extent, _ = instance.boxes[f"weight_{major}"]
-    if instance.fitted(major):
+    inner_extent, outer_extent, _ = variant.boxes[f"weight_{layout}"]
+    if variant.fitted(layout):
         outer_extent = box
-    shape = (instance.cluster_m, instance.columns, BLOCK_K, 3)
+    shape = (variant.cluster_m, variant.columns, BLOCK_K, 3)
     stages = np.full(shape, -99)
-    for peer in range(instance.cluster_m):
-        found = boxes.loads(
-            instance, major, M0, N0, width, box, K0, step_pass=step_pass, stage=1, peer=peer
-        )
-        for part in (part for part in found if part.operand):
-            assert part.stage == 1
-            offset = part.offset - instance.columns * BLOCK_K
+    for peer in range(variant.cluster_m):
+        found = boxes.loads(variant, layout, M0, N0, width, box, K0, step_pass=step_pass, peer=peer)
+        for part in found:
             inner, outer = np.meshgrid(range(inner_extent), range(outer_extent), indexing="ij")
-            if major == "n":  # one box_n columns wide behind the other, rows along N
-                block, rest = divmod(offset, instance.box_n * BLOCK_K)
-                at = block * instance.box_n + inner, rest // instance.box_n + outer
+            if layout == "n":  # one box_n columns wide behind the other, rows along N
+                block, rest = divmod(part.offset, variant.box_n * BLOCK_K)
+                at = block * variant.box_n + inner, rest // variant.box_n + outer
                 source = part.inner + inner, part.outer + outer
             else:
-                at = offset // BLOCK_K + outer, inner
+                at = part.offset // BLOCK_K + outer, inner
                 source = part.outer + outer, part.inner + inner
-            for stage in stages if part.multicast else stages[peer : peer + 1]:
+            for stage in stages:  # every CTA of the cluster gets what one loads
                 again = stage[at] != -99
                 stage[at] = np.where(
                     again, -1, np.stack([np.full_like(inner, part.operand), *source], axis=-1)
@@ -238,21 +233,21 @@ def loaded(boxes, instance, major, width, box, step_pass):
     return stages
 
 
-def read(boxes, instance, major, width, stage):
+def read(boxes, variant, layout, width, stage):
     """What the products of a tile read of a stage: as many columns as an accumulator has."""
-    first = boxes.first_column(instance, major, width)
-    return stage[first : first + width * instance.columns // instance.block_n]
+    first = boxes.first_column(variant, layout, width)
+    return stage[first : first + width * variant.columns // variant.block_n]
 
 
 @BY_BOX
-def test_products_read_the_columns_of_their_tile(boxes, instance, major, width, box):
-    for step_pass in range(2 if instance.family.startswith("sync") else 1):
-        for stage in loaded(boxes, instance, major, width, box, step_pass):
-            found = read(boxes, instance, major, width, stage)
+def test_products_read_the_columns_of_their_tile(boxes, variant, layout, width, box):
+    for step_pass in range(2 if variant.family.startswith("sync") else 1):
+        for stage in loaded(boxes, variant, layout, width, box, step_pass):
+            found = read(boxes, variant, layout, width, stage)
             columns = list(range(N0, N0 + width))
-            if instance.family == "dual":  # gate beside up
+            if variant.family == "dual":  # gate beside up
                 expected = [(1, n) for n in columns] + [(2, n) for n in columns]
-            elif instance.family == "interleave":
+            elif variant.family == "interleave":
                 expected = [(1, n) for n in range(2 * N0, 2 * (N0 + width))]
             else:
                 expected = [(1 + step_pass, n) for n in columns]
@@ -263,51 +258,40 @@ def test_products_read_the_columns_of_their_tile(boxes, instance, major, width, 
 
 @BY_BOX
 def test_a_stage_is_loaded_once_and_its_barrier_waits_for_all_of_it(
-    boxes, instance, major, width, box
+    boxes, variant, layout, width, box
 ):
-    stages = loaded(boxes, instance, major, width, box, 0)
+    stages = loaded(boxes, variant, layout, width, box, 0)
     assert (stages[..., 0] != -1).all()
-    x_elements = instance.block_m * BLOCK_K
+    x_elements = variant.block_m * BLOCK_K
     for stage in stages:
         weight_elements = (stage[..., 0] > 0).sum()
-        assert boxes.stage_bytes(instance, major, box) == 2 * (x_elements + weight_elements)
-    room = instance.block_n - box
-    assert boxes.stage_bytes(instance, major, box) == instance.stage_bytes - 4 * room * BLOCK_K
+        assert boxes.stage_elements(variant, layout, box) == x_elements + weight_elements
+    room = variant.block_n - box
+    expected = variant.stage_bytes // 2 - 2 * room * BLOCK_K
+    assert boxes.stage_elements(variant, layout, box) == expected
 
 
 @BY_ENTRY
-def test_x_is_one_box_of_the_ctas_own_rows(boxes, instance, major):
-    widest = instance.block_n
-    found = boxes.loads(instance, major, M0, N0, widest, widest, K0, stage=1)
-    (x,) = (box for box in found if box.operand == 0)
-    assert (x.inner, x.outer) == (K0, M0)
-    assert (x.multicast, x.stage, x.offset) == (0, 1, instance.block_m * BLOCK_K)
-    assert instance.boxes["x"][:2] == [BLOCK_K, instance.block_m]
-
-
-@BY_ENTRY
-def test_weights_go_to_every_cta_of_a_cluster_and_each_loads_as_much(boxes, instance, major):
-    widest = instance.block_n
-    counts = set()
-    for peer in range(instance.cluster_m):
-        found = boxes.loads(instance, major, M0, N0, widest, widest, K0, peer=peer)
-        weights = [box for box in found if box.operand]
-        assert all(box.multicast == (instance.cluster_m > 1) for box in weights)
-        counts.add(len(weights))
+def test_each_cta_of_a_cluster_loads_as_many_boxes(boxes, variant, layout):
+    widest = variant.block_n
+    counts = {
+        len(boxes.loads(variant, layout, M0, N0, widest, widest, K0, peer=peer))
+        for peer in range(variant.cluster_m)
+    }
     assert len(counts) == 1
 
 
 @pytest.mark.parametrize(
-    ("instance", "major"),
+    ("variant", "layout"),
     [
-        pytest.param(i, major, id=i.entry(major))
+        pytest.param(i, layout, id=f"{i.name}_{layout}")
         for i in TABLE
-        for major in i.majors
+        for layout in i.layouts
         if (i.family, i.cluster_m) == ("dual", 2)
     ],
 )
-def test_of_two_ctas_with_gate_and_up_one_loads_gate_and_the_other_up(boxes, instance, major):
-    widest = instance.block_n
+def test_of_two_ctas_with_gate_and_up_one_loads_gate_and_the_other_up(boxes, variant, layout):
+    widest = variant.block_n
     for peer in range(2):
-        found = boxes.loads(instance, major, M0, N0, widest, widest, K0, peer=peer)
-        assert {box.operand for box in found} == {0, 1 + peer}
+        found = boxes.loads(variant, layout, M0, N0, widest, widest, K0, peer=peer)
+        assert {box.operand for box in found} == {1 + peer}

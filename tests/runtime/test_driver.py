@@ -11,7 +11,7 @@ from cuswiglu.common.device import DeviceInfo
 from cuswiglu.runtime import driver as driver_module
 from cuswiglu.runtime.driver import Driver, DriverError, check
 from cuswiglu.runtime.tensor_map import AlignedMemory
-from tests.helpers.fake_driver import TILE_NUMBERS, FakeDriver, Result, run_in_threads
+from tests.helpers.fake_driver import FakeDriver, Result, run_in_threads, signature_of
 from tests.helpers.processes import printed
 
 FUNCTIONS = {  # that loading a kernel calls -> words of the error when it fails
@@ -166,15 +166,16 @@ def test_an_entry_that_the_cubin_lacks_is_named(fake):
 
 def launching(driver):
     """run(address, stream) launches a kernel with one operand, whose descriptor it encodes."""
-    given = 2 + len(TILE_NUMBERS)  # by value: biases' addresses and numbers, all 0
-    count = 4 + given
+    kinds = [kind for _, kind in signature_of("entry_k")]
+    count = len(kinds)
     memory, descriptor = AlignedMemory(8 * (count + 1)), AlignedMemory(128)
     pointers = (ctypes.c_uint64 * count).from_address(memory.address)
 
     def point_at(addresses):
         box = (64, 64, 128)
         driver.encode_tensor_map(descriptor.address, addresses[0], (64, 64), 128, box, "bfloat16")
-        pointers[:] = [descriptor.address] * 4 + [memory.address + 8 * count] * given
+        zero = memory.address + 8 * count
+        pointers[:] = [descriptor.address if k == "tensor_map" else zero for k in kinds]
 
     config = driver.config((1, 1), (1, 1), 384, 1024)
     run = driver.launcher(config, load(driver), memory.address, point_at)
