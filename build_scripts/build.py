@@ -30,11 +30,12 @@ Row = dict[str, Any]
 
 
 def sha256(data: bytes) -> str:
+    """Hash as the manifest writes it."""
     return hashlib.sha256(data).hexdigest()
 
 
 def source_hash(variant: VariantSource, versions: dict[str, str], kernels: Path = KERNELS) -> str:
-    """Everything a variant's cubin depends on: sources, its row, options, toolchain."""
+    """Hash everything a variant's cubin depends on: sources, its row, options, toolchain."""
     digest = hashlib.sha256()
     for path in sorted(path for path in kernels.rglob("*") if path.suffix == HEADERS):
         digest.update(path.relative_to(kernels).as_posix().encode() + b"\0" + path.read_bytes())
@@ -49,7 +50,7 @@ def source_hash(variant: VariantSource, versions: dict[str, str], kernels: Path 
 
 
 def manifest_row(variant: VariantSource, source: str, built: Row) -> Row:
-    """What the library needs to know of a variant to choose and to launch it."""
+    """Make a manifest row: everything the library needs to choose and launch a variant."""
     return {
         "name": variant.name,
         "family": variant.family,
@@ -64,7 +65,7 @@ def manifest_row(variant: VariantSource, source: str, built: Row) -> Row:
 
 
 def built_part(variant: VariantSource, compiled: compiler.Compiled) -> Row:
-    """The part of a manifest row that only the compiler knows."""
+    """Make the part of a manifest row that only the compiler knows."""
     entries = []
     for entry in variant.entries:
         found = compiled.resources[entry.name]
@@ -83,7 +84,7 @@ def built_part(variant: VariantSource, compiled: compiler.Compiled) -> Row:
 
 
 def _reusable(output: Path, sources: dict[str, str]) -> dict[str, Row]:
-    """What earlier builds, finished or not, know of the variants that are unchanged."""
+    """Read what earlier builds, finished or not, noted of variants that have not changed since."""
     try:
         notes = json.loads((output / NOTES).read_text())
         return {
@@ -107,6 +108,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def cores() -> int:
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,4 +1,4 @@
-"""One variant: CUDA C++ -> LTO-IR (NVRTC) -> cubin (nvJitLink), with what ptxas says of it."""
+"""Compilation of a variant: CUDA C++ -> LTO-IR (NVRTC) -> cubin (nvJitLink), and ptxas's report."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _FUNCTION = re.compile(
 
 
 class CompileError(RuntimeError):
-    """A variant does not compile, or spills registers."""
+    """Error of a variant that does not compile, or spills registers."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What ptxas reports of one entry: registers a thread at entry, bytes spilled."""
+    """Report of ptxas on one entry: registers a thread at entry, bytes spilled."""
 
     registers: int
     stack_bytes: int
@@ -90,7 +90,7 @@ def check_resources(variant: VariantSource, resources: dict[str, Resources], log
 
 
 def compile_variant(variant: VariantSource, kernels: Path) -> Compiled:
-    """Compile all entries of an variant.
+    """Compile all entries of a variant.
 
     Raises
     ------

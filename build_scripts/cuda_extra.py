@@ -6,7 +6,7 @@ import ctypes
 
 
 def cuda_extra(library: str = "libcuda.so.1") -> str:
-    """The extra to install; empty where there is no driver, or one older than CUDA 12."""
+    """Name the extra to install; empty where there is no driver, or one older than CUDA 12."""
     try:
         cuda = ctypes.CDLL(library)
     except OSError:

@@ -9,9 +9,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Runs build_scripts before the wheel is packed."""
+    """Build hook that runs build_scripts before the wheel is packed."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile the kernels whose sources have changed."""
         sys.path.insert(0, self.root)
         try:
             from build_scripts.build import build

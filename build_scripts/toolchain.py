@@ -23,7 +23,7 @@ INCLUDES = ("cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include")
 
 
 class ToolchainError(RuntimeError):
-    """A wheel the build needs is not installed."""
+    """Error of a build that lacks a wheel it needs."""
 
 
 def _package_folders(package: str) -> list[Path]:
@@ -58,13 +58,13 @@ def preload() -> None:
 
 
 def include_path(kernels: Path) -> list[str]:
-    """Folders for NVRTC: our own sources, CUTLASS, CUDA's runtime, CCCL and crt headers."""
+    """List NVRTC's include folders: our sources, CUTLASS, CUDA's runtime, CCCL and crt headers."""
     cutlass = _package_folders("cutlass_library")[0] / "source" / "include"
     return [str(kernels), str(cutlass), *(str(_nvidia(folder)) for folder in INCLUDES)]
 
 
 def versions() -> dict[str, str]:
-    """The version of every wheel that shapes a cubin."""
+    """Look up the version of every wheel that shapes a cubin."""
     try:
         return {name: importlib.metadata.version(wheel) for name, wheel in WHEELS.items()}
     except importlib.metadata.PackageNotFoundError as error:

@@ -3,9 +3,8 @@
     swiglu(x, w_gate, w_up)       = silu(x @ w_gate) * (x @ w_up)
     mlp(x, w_gate, w_up, w_down)  = swiglu(x, w_gate, w_up) @ w_down
 
-with other activations of gate, and biases, where they are asked for. Importing it touches neither
-CuPy nor CUDA, and loads its modules when they are first used; so `cuswiglu.jax`, the same for JAX
-arrays.
+Both take other activations, and biases. `cuswiglu.jax` has the same functions for JAX arrays.
+Importing the package touches neither CuPy nor CUDA: modules load when they are first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m cuswiglu`."""
+"""Run the command line: `python -m cuswiglu`."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""What is here: GPU, driver, packages, kernels, tuned tables, and which backend they allow.
+"""The machine's GPUs, driver, packages, kernels and tuned tables, and the backend they allow.
 
-It goes into bug reports and published records: no path names a person or a place.
+Made for bug reports and published records: paths are redacted.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ VARIABLES = (
     "XLA_PYTHON_CLIENT_MEM_FRACTION",
     "XLA_PYTHON_CLIENT_PREALLOCATE",
 )
-#: Those that hold paths: only whether they are set is told.
+#: Variables that hold paths: only whether they are set is reported.
 PATH_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "XDG_CACHE_HOME")
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 _PACKAGE = Path(__file__).parent
-# Two folders and more before a name; what a URL has behind its colon is none.
+# Two or more folders before a name; what follows a URL's colon does not count.
 _FOLDERS = re.compile(r"(?<![\w:/.~])(?:/[^\s/:;,'\"()=]+){2,}(?=/)")
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A CUDA device: name, compute capability ("9.0"), number of multiprocessors."""
+    """CUDA device: its name, compute capability ("9.0") and number of multiprocessors."""
 
     name: str
     capability: str
@@ -73,7 +73,19 @@ class Gpu:
 
 @dataclass(frozen=True)
 class TunedTable:
-    """`whose` is "user" or "packaged"; `unused` says why it does not count here, or is empty."""
+    """Tuned table, and whether it counts on this machine.
+
+    Attributes
+    ----------
+    whose : str
+        "user" or "packaged".
+    gpu, measured_with : str
+        GPU, and kernels and driver, that it was measured with.
+    choices : int
+        Number of its entries.
+    unused : str
+        Reason why it does not count here, or empty.
+    """
 
     whose: str
     gpu: str
@@ -84,26 +96,26 @@ class TunedTable:
 
 @dataclass(frozen=True)
 class Environment:
-    """What `collect` found.
+    """Description of a machine, made by `collect`.
 
     Attributes
     ----------
     cuswiglu, python, platform : str
     packages, variables, toolchain : dict
-        Installed packages, environment variables that are set, what the kernels were built with.
+        Installed packages, environment variables that are set, tools that built the kernels.
     driver, driver_cuda : str
-        Version of the NVIDIA driver, and of the CUDA it supports.
+        Version of the NVIDIA driver, and newest CUDA version it supports.
     gpus : list of Gpu
     kernels, kernel_bytes : int
         Number and size of the cubins.
     fingerprint, sources : str
-        Short hashes of the cubins, and of all that they were compiled from.
+        Short hashes of the cubins, and of everything they were compiled from.
     tables : list of TunedTable
         For the first GPU.
     backend, reason : str
-        "sm90", "cublas" or "numpy"; why it is not sm90, or empty.
+        "sm90", "cublas" or "numpy"; the reason why it is not sm90, or empty.
     warnings : list of str
-        Packages that do not go together, or not with the driver.
+        Packages that do not fit together, or do not fit the driver.
     """
 
     cuswiglu: str
@@ -125,11 +137,12 @@ class Environment:
     warnings: list[str]
 
     def as_dict(self) -> dict[str, Any]:
+        """Return plain dicts, lists and values, for JSON."""
         return asdict(self)
 
 
 def collect() -> Environment:
-    """Look at this machine; never raises for what it lacks."""
+    """Describe this machine; never raises for what it lacks."""
     from . import __version__
 
     installed = {name: version for name in PACKAGES if (version := version_of(name))}
@@ -168,7 +181,7 @@ def collect() -> Environment:
 
 
 def redact_paths(text: str) -> str:
-    """Text without the folders in it: of a path, "..." and its last part stay."""
+    """Replace the folders of every path in a text by "..."; its last part stays."""
     known = {str(_PACKAGE): "cuswiglu", os.path.expanduser("~"): "~", sys.prefix: "..."}
     for folder, short in sorted(known.items(), key=lambda item: -len(item[0])):
         if len(folder) > 1:
@@ -186,7 +199,7 @@ def _variables() -> dict[str, str]:
 
 
 def _driver() -> str:
-    """As the kernel module says; empty where there is none."""
+    """Read the driver's version from its kernel module; empty if there is none."""
     try:
         text = DRIVER_VERSION.read_text()
     except OSError:
@@ -196,7 +209,7 @@ def _driver() -> str:
 
 
 def _tables(gpus: list[Gpu], driver_cuda: str, fingerprint: str) -> list[TunedTable]:
-    """As `tuned.lookup` sees them: the user's table counts for these kernels and driver alone."""
+    """List the tuned tables; as in `tuned.lookup`, the user's needs these kernels and driver."""
     gpu, here = "", ""
     if gpus:
         gpu = gpus[0].name
@@ -218,7 +231,7 @@ def _tables(gpus: list[Gpu], driver_cuda: str, fingerprint: str) -> list[TunedTa
 
 
 def version_of(package: str) -> str:
-    """Of an installed package; empty if it is not."""
+    """Find the version of an installed package; empty if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -226,7 +239,7 @@ def version_of(package: str) -> str:
 
 
 def _warnings(packages: dict[str, str], driver_cuda: str) -> list[str]:
-    """What does not go together: the packages of CUDA 12 and of CUDA 13, and with the driver."""
+    """Find packages of CUDA 12 and 13 that do not fit together, or do not fit the driver."""
     way_out = "install one of 'cuswiglu[cuda12]' and 'cuswiglu[cuda13]' in a fresh environment"
     cupy = [name for name in ("cupy-cuda12x", "cupy-cuda13x") if name in packages]
     found = [
@@ -254,7 +267,7 @@ def _major(version: str) -> int:
 
 
 def _gpus() -> tuple[str, list[Gpu], str]:
-    """The driver's CUDA version, its GPUs, and what is wrong, if anything."""
+    """Ask the driver: CUDA version, GPUs, and what is wrong, or empty."""
     if not driver.installed():
         return "", [], driver.NO_DRIVER
     try:

@@ -105,9 +105,9 @@ def portable(monkeypatch):
     import numpy as np
 
     from cuswiglu.backends import cublas, reference
-    from tests.helpers.host_elementwise import Elementwise
+    from tests.helpers.host_elementwise import ElementwiseKernel
 
-    fake = SimpleNamespace(empty=np.empty, float32=np.float32, ElementwiseKernel=Elementwise)
+    fake = SimpleNamespace(empty=np.empty, float32=np.float32, ElementwiseKernel=ElementwiseKernel)
     product = cublas.matmul
 
     def matmul(x, weight, out, workspace=None, *, biases=()):
@@ -117,7 +117,7 @@ def portable(monkeypatch):
 
     monkeypatch.setattr(cublas, "cupy_module", lambda: fake)
     monkeypatch.setattr(cublas, "matmul", matmul)
-    for made in (cublas._activate, cublas._plus):
+    for made in (cublas.activation_kernel, cublas.bias_kernel):
         monkeypatch.setattr(cublas, made.__name__, functools.cache(made.__wrapped__))
     return cublas
 

@@ -12,16 +12,16 @@ MMA_ROWS = 64  # of a WGMMA, and of a TMA box of the result
 
 
 class VariantSource(Protocol):
-    """What a variant is compiled from, of tiles or for few tokens."""
+    """Source of one cubin: a row of the table of tiles, or of the one for few tokens."""
 
     @property
     def name(self) -> str:
-        """What the variant is known by."""
+        """Name in the manifest, in `variant=` and of the cubin."""
         ...
 
     @property
     def family(self) -> str:
-        """What it computes, and how."""
+        """Name of the kind of kernel: what it computes, and in which order."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class VariantSource(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """Give the part of its manifest row that no other kind of variant has."""
+        """Return the part of its manifest row that depends on the kind of variant."""
         ...
 
     def translation_unit(self) -> str:

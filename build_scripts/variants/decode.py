@@ -29,6 +29,7 @@ class DecodeSource:
 
     @property
     def name(self) -> str:
+        """Name in the manifest: family_tokens."""
         return f"{self.family}_{self.tokens}"
 
     @property
@@ -48,15 +49,16 @@ class DecodeSource:
 
     @property
     def ctas(self) -> int:
-        """CTAs that find registers on an SM."""
+        """Number of CTAs that find registers on an SM."""
         return 1 if self.tokens > 64 else 2
 
     @property
     def chunk(self) -> int:
-        """Tokens whose sums are sent to other CTAs at a time."""
+        """Number of tokens whose sums are sent to other CTAs at a time."""
         return min(self.tokens, MAX_CHUNK)
 
     def facts(self) -> dict[str, Any]:
+        """Return the part of its manifest row that tile variants do not have."""
         return {
             "threads": THREADS,
             "tokens": self.tokens,

@@ -51,7 +51,7 @@ class Entry:
         return self.epilogue == GENERAL
 
     def record(self) -> dict[str, Any]:
-        """Its part of the manifest, but for what the compiler says of it."""
+        """Return its part of the manifest, all but the compiler's report."""
         return asdict(self)
 
 
@@ -61,7 +61,7 @@ def entries(
     epilogues: Iterable[str],
     elements: Iterable[str] = tuple(ELEMENTS),
 ) -> tuple[Entry, ...]:
-    """Entry points of a variant for every layout, element type and epilogue.
+    """List the entry points of a variant: every layout, element type and epilogue.
 
     Operands of an entry are of one element type, without scales, and not grouped.
     """

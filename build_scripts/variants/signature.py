@@ -59,7 +59,7 @@ DECODE: Signature = (
 
 
 def declarations(signature: Signature, kernel: str) -> str:
-    """The structure of a kernel's arguments, and a macro that declares an entry point.
+    """Write the structure of a kernel's arguments, and a macro that declares an entry point.
 
     Parameters
     ----------

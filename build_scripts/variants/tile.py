@@ -55,6 +55,7 @@ class TileSource:
 
     @property
     def name(self) -> str:
+        """Name in the manifest: family_schedule_tile_cluster."""
         tile = f"{self.block_m}x{self.block_n}"
         return f"{self.family}_{self.schedule}_{tile}_{self.cluster_m}x1"
 
@@ -95,7 +96,7 @@ class TileSource:
         return self.block_m if self.schedule == "pingpong" else self.block_m // CONSUMERS
 
     def narrowing(self, layout: str) -> int:
-        """Steps in which columns of tiles can be narrower than block_n; 0: they cannot.
+        """Return the steps in which columns of tiles can be narrower than block_n; 0: they cannot.
 
         Weights of a stage are moved in whole atoms of shared memory's layout.
         """
@@ -109,7 +110,7 @@ class TileSource:
         return {"k": 8, "p8": 8, "n": self.box_n, "p1": 0}[layout]
 
     def widths(self, layout: str) -> list[int]:
-        """Widths that a column of tiles can have, widest first."""
+        """List the widths that a column of tiles can have, widest first."""
         step = self.narrowing(layout)
         if not step:
             return [self.block_n]
@@ -125,7 +126,7 @@ class TileSource:
 
     @property
     def slices(self) -> int:
-        """How many CTAs of a cluster load a part of each weight; two load one of a pair each."""
+        """Number of CTAs of a cluster that share a weight's load; two load one of a pair each."""
         return 1 if self.family == "dual" and self.cluster_m == 2 else self.cluster_m
 
     def fitted(self, layout: str) -> bool:
@@ -135,27 +136,29 @@ class TileSource:
 
     @property
     def stage_bytes(self) -> int:
+        """Size of a stage: a tile of X, and tiles of the weights."""
         return (self.block_m + self.columns) * BLOCK_K * ELEMENT_BYTES
 
     @property
     def out_box_bytes(self) -> int:
-        """One buffer of the result for every consumer."""
+        """Size of one buffer of the result for every consumer."""
         return CONSUMERS * MMA_ROWS * OUT_BOX_N * ELEMENT_BYTES
 
     @property
     def stages(self) -> int:
-        """As many as fit beside two result buffers a consumer."""
+        """Number of stages: as many as fit beside two result buffers a consumer."""
         room = SHARED_BYTES - MIN_OUT_STAGES * self.out_box_bytes - SMALL_SPACE
         return min(MAX_STAGES, room // self.stage_bytes)
 
     @property
     def out_stages(self) -> int:
-        """What the stages leave room for."""
+        """Number of result buffers a consumer: as many as the stages leave room for."""
         room = SHARED_BYTES - self.stages * self.stage_bytes - SMALL_SPACE
         return min(MAX_OUT_STAGES, room // self.out_box_bytes)
 
     @property
     def shared_bytes(self) -> int:
+        """Size of the shared memory of a CTA."""
         barriers = 2 * self.stages * BARRIER_BYTES
         weights = 1 if self.family == "plain" else 2
         biases = CONSUMERS * weights * self.block_n * ELEMENT_BYTES
@@ -179,6 +182,7 @@ class TileSource:
         return boxes
 
     def facts(self) -> dict[str, Any]:
+        """Return the part of its manifest row that decode variants do not have."""
         return {
             "schedule": self.schedule,
             "block_m": self.block_m,
@@ -194,7 +198,7 @@ class TileSource:
         }
 
     def mma_widths(self) -> set[int]:
-        """Widths of WGMMA that the source needs."""
+        """Find the widths of WGMMA that the source needs."""
         columns = {
             width * self.columns // self.block_n
             for layout in self.layouts

@@ -1,6 +1,6 @@
-"""Arrays: the only room that knows NumPy, CuPy and other libraries.
+"""Views of arrays: the only room that tells NumPy, CuPy and other libraries apart.
 
-Everything past it works on `ArrayView`.
+The rooms above it work on `ArrayView`.
 """
 
 from .allocate import CUPY_MAJOR, cupy_module, empty, is_cupy, maker

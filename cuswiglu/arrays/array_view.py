@@ -1,4 +1,4 @@
-"""Views: how an array lies in memory. Everything past this room works on `ArrayView`."""
+"""`ArrayView`: how an array of any library lies in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .dlpack import Memory
 
 @dataclass(frozen=True)
 class ArrayView:
-    """An array as the library sees it.
+    """Address, shape, strides, dtype and device of an array.
 
     Attributes
     ----------
@@ -31,10 +31,10 @@ class ArrayView:
     device : Device
     writable : bool
     array : numpy.ndarray, cupy.ndarray or None
-        Keeps the memory alive, and is what backends on array libraries compute with. None of an
-        array that is not there yet.
+        Keeps the memory alive, and is what the NumPy and cuBLAS backends compute with. None for an
+        array that is not allocated yet.
     packing : int
-        Of packed weights, the columns that gate and up take turns by; 0 of any other array.
+        Columns by which gate and up alternate in packed weights; 0 for any other array.
     """
 
     name: str
@@ -49,14 +49,16 @@ class ArrayView:
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def empty(self) -> bool:
+        """Whether it has no element."""
         return 0 in self.shape
 
     def like(self, array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> ArrayView:
-        """The same memory with other dimensions."""
+        """Return a view of the same memory with other dimensions, strides in elements."""
         return ArrayView(
             self.name, self.pointer, shape, strides, self.dtype, self.device, self.writable, array
         )
@@ -65,7 +67,7 @@ class ArrayView:
 def new_view(
     name: str, shape: tuple[int, ...], device: Device, dtype: str = BFLOAT16.name
 ) -> ArrayView:
-    """How a new array will lie: row-major, as `empty` makes it, at an address still unknown."""
+    """Describe an array not allocated yet: row-major, as `empty` will make it, at address 0."""
     strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     return ArrayView(name, 0, shape, strides, dtype, device, True, None)
 
@@ -122,7 +124,7 @@ def _reshape(array: ArrayView, shape: tuple[int, ...], stride: int, writing: boo
 
 
 def span(array: ArrayView) -> tuple[int, int]:
-    """First byte, and the byte behind the last, of the memory an array touches."""
+    """Address of the first byte an array touches, and of the byte after the last."""
     if array.empty:
         return array.pointer, array.pointer
     itemsize = DTYPES[array.dtype].itemsize
@@ -140,7 +142,7 @@ def overlap(a: ArrayView, b: ArrayView) -> bool:
 
 
 def _address_range(array: ArrayView) -> np.ndarray[Any, Any]:
-    """Lends an array's addresses to NumPy, which solves for shared elements."""
+    """Make a NumPy array of the same addresses, for `numpy.shares_memory`; it is never read."""
     element = DTYPES[array.dtype]
     strides = tuple(stride * element.itemsize for stride in array.strides)
     addresses = Memory(array.pointer, array.shape, strides, array.dtype, None, True, None)

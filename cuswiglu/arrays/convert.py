@@ -1,4 +1,4 @@
-"""Arrays of other libraries, in and out: `asarray`, and results of the caller's kind."""
+"""Conversion without copies: `asarray`, and results as arrays of x's library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .streams import on_stream
 
 
 def asarray(x: Any, dtype: Any = None, stream: Any = None) -> Any:
-    """The NumPy or CuPy array that the library sees of `x`: the same memory, nothing is copied.
+    """View an array of any supported library as NumPy's or CuPy's; nothing is copied.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def _is_bfloat16(dtype: Any) -> bool:
 
 
 def _reinterpreted(array: Any, dtype: np.dtype[Any]) -> Any:
-    """The same bits as another type of the same size."""
+    """Reinterpret an array's bits as another type of the same size."""
     if isinstance(array, np.ndarray):
         return array.view(dtype)
     ndarray = allocate.cupy_module().ndarray
@@ -84,7 +84,7 @@ def _reinterpreted(array: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def exporter_of(like: Any, x: Any) -> Callable[[Any], Any] | None:
-    """What makes an array of x's library of a DLPack producer; None where results stay as they are.
+    """Find `from_dlpack` of x's library; None if results stay NumPy's or CuPy's.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def exporter_of(like: Any, x: Any) -> Callable[[Any], Any] | None:
 
 
 def export(result: Any, from_dlpack: Callable[[Any], Any], stream: Any) -> Any:
-    """A result as an array of another library, which makes its stream wait for `stream`."""
+    """Convert a result with `from_dlpack`, which makes its library's stream wait for `stream`."""
     device = Device("cuda", result.device.id) if is_cupy(result) else CPU
     with on_stream(device, stream):
         if result.dtype != BFLOAT16:

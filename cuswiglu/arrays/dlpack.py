@@ -1,4 +1,4 @@
-"""DLPack capsules: what they say of an array, and one that says bfloat16.
+"""DLPack capsules: read into `Memory`, and written with dtype bfloat16.
 
 NumPy's reader, and CuPy's before 14.1, know no BF16. The layout of the structures is that of
 dlpack.h, versions 0.x and 1.x.
@@ -23,7 +23,7 @@ _TYPE_NAMES = {0: "int", 1: "uint", 2: "float", _BFLOAT: "bfloat", 5: "complex",
 
 
 class _Tensor(ctypes.Structure):
-    """DLTensor."""
+    """DLTensor of dlpack.h."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -40,7 +40,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Versioned(ctypes.Structure):
-    """DLManagedTensorVersioned; the older DLManagedTensor begins with its DLTensor."""
+    """DLManagedTensorVersioned of dlpack.h; the older DLManagedTensor begins with its DLTensor."""
 
     _fields_ = (
         ("major", ctypes.c_uint32),
@@ -62,10 +62,21 @@ _pointer.argtypes, _pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctype
 
 @dataclass(frozen=True)
 class Memory:
-    """Where and how another library's array lies, and what keeps it there.
+    """Memory of another library's array, and the object that keeps it alive.
 
-    `strides` are in bytes. `index` is the CUDA device's, None on the host, -1 if only the address
-    tells.
+    Attributes
+    ----------
+    pointer : int
+        Address of the first element.
+    shape : tuple of int
+    strides : tuple of int
+        In bytes.
+    dtype : str
+        Name of the element type, of any that DLPack has.
+    index : int or None
+        Number of the CUDA device; None on the host, -1 if only the address can tell.
+    read_only : bool
+    owner : object
     """
 
     pointer: int
@@ -78,28 +89,29 @@ class Memory:
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """As DLPack's are named here; another byte order than the host's shows."""
+    """Name of a NumPy dtype in `Memory`; one not in the host's byte order keeps its mark."""
     return dtype.name if dtype.isnative else dtype.str
 
 
 def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes."""
+    """Strides of a row-major array, in bytes."""
     return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def read(array: Any, stream: int | None) -> Memory:
-    """What `array` exports.
+    """Read the DLPack capsule that an array exports.
 
     Parameters
     ----------
     array : object with ``__dlpack__``
     stream : int or None
-        Where it will be used, of an array on a CUDA device: its producer makes that stream wait.
+        Handle of the stream on which an array of a CUDA device will be used: its producer makes
+        that stream wait.
 
     Raises
     ------
     BufferError
-        If the capsule is none that can be read.
+        If the capsule cannot be read.
 
     Notes
     -----
@@ -130,7 +142,7 @@ def read(array: Any, stream: int | None) -> Memory:
 
 
 def _opened(capsule: Any) -> tuple[_Tensor, int]:
-    """The tensor in a capsule, and its flags."""
+    """Return the tensor in a capsule, and its flags."""
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
         if versioned.major != VERSION[0]:
@@ -142,16 +154,16 @@ def _opened(capsule: Any) -> tuple[_Tensor, int]:
 
 
 class Bfloat16:
-    """Exports a NumPy or CuPy array of 16-bit integers as one of bfloat16."""
+    """DLPack producer that exports an array of 16-bit integers as bfloat16."""
 
     def __init__(self, pattern: Any) -> None:
-        self._pattern = pattern
+        self.pattern = pattern
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        kind, index = self._pattern.__dlpack_device__()
+        kind, index = self.pattern.__dlpack_device__()
         return int(kind), int(index)
 
     def __dlpack__(self, **options: Any) -> Any:
-        capsule = self._pattern.__dlpack__(**options)
+        capsule = self.pattern.__dlpack__(**options)
         _opened(capsule)[0].code = _BFLOAT  # it is new, and nobody else's yet
         return capsule

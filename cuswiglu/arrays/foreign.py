@@ -1,4 +1,4 @@
-"""Arrays of other libraries, as NumPy's or CuPy's over the same memory."""
+"""NumPy and CuPy arrays over memory that belongs to another library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .dlpack import Memory, dtype_name, row_major
 
 
 class ArrayInterface:
-    """Lends memory on the host to NumPy, or addresses, which are not looked at."""
+    """Memory on the host, or mere addresses, in NumPy's `__array_interface__`; holds the owner."""
 
     def __init__(self, memory: Memory, itemsize: int) -> None:
         self._memory = memory
@@ -26,12 +26,12 @@ class ArrayInterface:
 
 
 def on_host(memory: Memory, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The NumPy array; read-only where the memory is."""
+    """Make a NumPy array over host memory; read-only where the memory is."""
     return np.asarray(ArrayInterface(memory, dtype.itemsize)).view(dtype)
 
 
 def read_cuda_interface(array: Any) -> tuple[Memory, int | None]:
-    """What ``array.__cuda_array_interface__`` says, and its stream, None where there is none.
+    """Read ``__cuda_array_interface__``: the memory, and its stream's handle or None.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def read_cuda_interface(array: Any) -> tuple[Memory, int | None]:
 
 
 def device_of(cupy: Any, memory: Memory) -> int:
-    """The CUDA device it lives on; the current one where there is no element."""
+    """Find the CUDA device that holds the memory; the current one if there is no element."""
     if memory.index is not None and memory.index >= 0:
         return memory.index
     if 0 in memory.shape:
@@ -60,43 +60,43 @@ def device_of(cupy: Any, memory: Memory) -> int:
 
 
 def on_cuda(cupy: Any, memory: Memory, dtype: np.dtype[Any], device: int) -> Any:
-    """The CuPy array, for use on the current stream."""
+    """Make a CuPy array over device memory, for use on the current stream."""
     steps = zip(memory.shape, memory.strides, strict=True)
     extent = dtype.itemsize + sum((n - 1) * step for n, step in steps if n and step > 0)
-    loan = ForeignArray(cupy, memory.owner, device)
-    unowned = cupy.cuda.UnownedMemory(memory.pointer, extent, loan, device)
+    owner = ForeignArray(cupy, memory.owner, device)
+    unowned = cupy.cuda.UnownedMemory(memory.pointer, extent, owner, device)
     pointer = cupy.cuda.MemoryPointer(unowned, 0)
     return cupy.ndarray(memory.shape, dtype, pointer, strides=memory.strides)
 
 
-#: (event, array): given back to their libraries once the events are done.
-_held: deque[tuple[Any, Any]] = deque()
+#: (event, array): arrays that nobody uses any more, released once their streams pass the events.
+held: deque[tuple[Any, Any]] = deque()
 
 
 class ForeignArray:
-    """Another library's array, held until the stream that it was borrowed for is done with it.
+    """Another library's array, kept alive until the current stream is done with it.
 
-    The library does not know that stream: it may give the memory to others as soon as it has the
-    array back. What is not done when the loan ends waits for the next loan.
+    The library does not know that stream, and may reuse the memory as soon as it has the array
+    back. An array whose stream is still at work is released when a later one is taken.
     """
 
     def __init__(self, cupy: Any, array: Any, device: int) -> None:
         self._array = array
         self._device, self._stream = cupy.cuda.Device(device), cupy.cuda.get_current_stream()
         if not self._stream.is_capturing():  # where events may not be asked
-            _give_back()
+            _release_finished()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # the stream is gone, or the process at its end
             if not self._stream.is_capturing():
                 with self._device:
-                    _held.append((self._stream.record(), self._array))
+                    held.append((self._stream.record(), self._array))
 
 
-def _give_back() -> None:
-    """Drop what is done; safe in several threads, and if dropping ends other loans."""
-    for _ in range(len(_held)):
+def _release_finished() -> None:
+    """Release arrays whose streams are done; safe in several threads, and if called by itself."""
+    for _ in range(len(held)):
         with contextlib.suppress(IndexError):
-            event, array = _held.popleft()
+            event, array = held.popleft()
             if not event.done:
-                _held.append((event, array))
+                held.append((event, array))

@@ -1,4 +1,4 @@
-"""Any supported library's array as NumPy's or CuPy's, and as an `ArrayView`."""
+"""Import of arrays: any supported library's as NumPy's or CuPy's, and as an `ArrayView`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .streams import on_stream
 
 
 def view(name: str, array: Any, stream: Any = None) -> ArrayView:
-    """Look at `array` without copying it.
+    """View an array of any supported library; nothing is copied.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def view(name: str, array: Any, stream: Any = None) -> ArrayView:
     array : array
         As in `asarray`.
     stream : optional
-        Where the array will be used, as in `streams.current`: its producer is told.
+        Where the array will be used, as in `streams.current`; its producer makes it wait.
 
     Raises
     ------
@@ -72,14 +72,14 @@ def _unsupported(name: str, dtype: str) -> TypeError:
 
 
 def is_own(array: Any) -> bool:
-    """Whether it is NumPy's or CuPy's."""
+    """Whether an array is NumPy's or CuPy's."""
     return isinstance(array, np.ndarray) or is_cupy(array)
 
 
 def import_array(name: str, array: Any, stream: Any = None, *, patterns: bool = False) -> Any:
-    """Another library's array as NumPy's or CuPy's; anything else as it is.
+    """Make a NumPy or CuPy array over another library's; return anything else as it is.
 
-    `patterns` takes 16-bit integers for BF16. An `out` that may not be written is refused.
+    With `patterns`, 16-bit integers are taken for BF16. A read-only `out` is refused.
     """
     if is_own(array):
         return array
@@ -123,7 +123,7 @@ def _by_cuda_interface(name: str, array: Any, stream: Any, patterns: bool) -> An
 
 
 def _element(memory: Memory) -> np.dtype[Any]:
-    """What its elements are taken for."""
+    """Element type of the memory; bit patterns are BF16."""
     return ELEMENTS[memory.dtype]
 
 

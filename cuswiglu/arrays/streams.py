@@ -1,4 +1,4 @@
-"""Streams: what `stream=` may be, made current as CuPy's."""
+"""Streams: any object that `stream=` accepts, made CuPy's current stream."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from . import allocate
 
 
 def on_stream(device: Device, stream: Any) -> AbstractContextManager[int]:
-    """Make a device and a stream current; gives the stream's handle (0 on the CPU).
+    """Make a device and a stream current; yields the stream's handle, 0 on the CPU.
 
     Raises
     ------
     TypeError
-        If `stream` is no stream, or is given for arrays on the CPU.
+        If `stream` is not a stream, or is given for arrays on the CPU.
     """
     if device.kind == "cuda":
         return current(allocate.cupy_module(), device.index, stream)
@@ -50,7 +50,7 @@ def current(cupy: Any, device: int, stream: Any) -> Iterator[int]:
 
 
 def wait(cupy: Any, device: int, handle: int) -> None:
-    """Make the current stream wait for what is on another of the device now."""
+    """Make the current stream wait for the work now queued on another stream of the device."""
     current, other = cupy.cuda.get_current_stream(), _cupy_stream(cupy, handle, device)
     if other.ptr != current.ptr:
         current.wait_event(other.record())
@@ -72,7 +72,7 @@ def _cupy_stream(cupy: Any, stream: Any, device: int) -> Any:
 
 
 class _StreamHandle:
-    """A bare handle, spoken for in CUDA's stream protocol (version 0)."""
+    """Stream handle as an object with ``__cuda_stream__`` (version 0 of the protocol)."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle

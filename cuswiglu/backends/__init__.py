@@ -1,1 +1,1 @@
-"""Backends that compute through an array library: the CPU reference and the portable path."""
+"""Backends that compute with an array library: the CPU reference and the portable path."""

@@ -1,7 +1,7 @@
 """The portable path on any CUDA GPU: cuBLAS products and one fused elementwise kernel.
 
-cuBLAS is the one that CuPy has loaded, with CuPy's handle, but called by address: CuPy's own
-wrapper refuses to be captured in a CUDA graph.
+The cuBLAS library is the one that CuPy has loaded, with CuPy's handle, but called through ctypes:
+CuPy's own wrapper refuses to be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_ALGORITHM = -1
 # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: split-K sums stay FP32, as the contract says.
 _FULL_PRECISION_SUMS = 16
-#: What adds nothing, the sign of a zero included.
+#: Bias that changes nothing, not even the sign of a zero.
 _NOTHING = -0.0
-#: Activation -> y of gate and up, FP32 all three. `at_most` and `at_least` let NaN pass.
+#: Activation -> C expression of y in gate and up, all FP32. `at_most`, `at_least` let NaN pass.
 _EXPRESSIONS = {
     "silu": "gate / (1.0f + __expf(-gate)) * up",
     "gelu": "gate * normcdff(gate) * up",
@@ -51,7 +51,7 @@ def swiglu(
     activation: Activation = SILU,
     biases: tuple[Any, ...] = (),
 ) -> None:
-    """activation(x @ gate + b_gate, x @ up + b_up), on the current device and stream.
+    """Compute activation(x @ gate + b_gate, x @ up + b_up) on the current device and stream.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def swiglu(
     biases : (b_gate, b_up), or none
         (N,) cupy.ndarray, or None.
     """
-    activate = _activate(activation.name)
+    activate = activation_kernel(activation.name)
     b_gate, b_up = (_in_fp32(bias) for bias in biases or (None, None))
     for block, (gate_product, up_product) in _blocks(out, 2):
         matmul(x[block], gate, gate_product)
@@ -75,7 +75,7 @@ def swiglu(
 
 
 def _blocks(out: Any, count: int) -> Iterator[tuple[slice, Any]]:
-    """Rows to compute at a time, and memory for so many FP32 products of them, always the same."""
+    """Yield blocks of rows, each with buffers for `count` FP32 products; buffers are reused."""
     cupy = cupy_module()
     m, n = out.shape
     rows = max(1, min(m, PRODUCT_BYTES // (4 * count * n)))
@@ -86,12 +86,13 @@ def _blocks(out: Any, count: int) -> Iterator[tuple[slice, Any]]:
 
 
 def _in_fp32(bias: Any) -> Any:
-    """A bias as the elementwise kernels add it: an array, or what adds nothing."""
+    """Convert a bias to FP32 for the elementwise kernels; `_NOTHING` if there is none."""
     return _NOTHING if bias is None else bias.astype(cupy_module().float32)
 
 
 @functools.cache
-def _activate(name: str) -> Any:
+def activation_kernel(name: str) -> Any:
+    """Make the elementwise kernel of an activation: biases, activation, product, one rounding."""
     return cupy_module().ElementwiseKernel(
         "float32 gate_product, float32 up_product, float32 b_gate, float32 b_up, "
         "float32 alpha, float32 limit",
@@ -105,7 +106,7 @@ def _activate(name: str) -> Any:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """The libcublas that CuPy has loaded."""
+    """Return the libcublas that CuPy has loaded."""
     cupy = cupy_module()
     cupy.cuda.get_cublas_handle()
     return ctypes.CDLL(f"libcublas.so.{cupy.cuda.runtime.runtimeGetVersion() // 1000}")
@@ -118,7 +119,8 @@ def _call(function: str, *arguments: Any) -> None:
 
 
 @functools.cache
-def _plus() -> Any:
+def bias_kernel() -> Any:
+    """Make the elementwise kernel that adds a bias to a product, with one rounding."""
     return cupy_module().ElementwiseKernel(
         "float32 product, float32 bias", "T y", "y = T(product + bias)", "cuswiglu_add_bias"
     )
@@ -127,7 +129,7 @@ def _plus() -> Any:
 def matmul(
     x: Any, weight: Any, out: Any, workspace: Any = None, *, biases: tuple[Any, ...] = ()
 ) -> None:
-    """x @ weight on the current device and stream, FP32 accumulation, one rounding.
+    """Compute x @ weight on the current device and stream, FP32 accumulation, one rounding.
 
     Parameters
     ----------
@@ -137,17 +139,17 @@ def matmul(
     out : (M, N) cupy.ndarray
         Of x's dtype or FP32.
     workspace : cupy.ndarray, optional
-        Device memory for cuBLAS, which the caller keeps; from CuPy's pool by default. cuBLAS's own
-        would become an allocation inside a captured graph.
+        Device memory for cuBLAS, which the caller keeps; from CuPy's pool by default. Memory that
+        cuBLAS allocates itself would become an allocation inside a captured graph.
     biases : (bias, None), or none
-        An (N,) cupy.ndarray, which is added before the rounding.
+        An (N,) cupy.ndarray, added before the rounding.
     """
     cupy = cupy_module()
     if biases and biases[0] is not None:
         bias = _in_fp32(biases[0])
         for block, (product,) in _blocks(out, 1):
             matmul(x[block], weight, product, workspace)
-            _plus()(product, bias, out[block])
+            bias_kernel()(product, bias, out[block])
         return
     (m, k), n = x.shape, weight.shape[1]
     columns_contiguous = weight.strides[1] == weight.itemsize or n == 1
@@ -169,8 +171,8 @@ def matmul(
     _call("cublasGetMathMode", handle, ctypes.byref(mode))
     _call("cublasSetMathMode", handle, mode.value | _FULL_PRECISION_SUMS)
     try:
-        # cuBLAS is column-major: it computes out^T = weight^T x^T. Strides may be beyond 32 bits,
-        # and cut to these look right.
+        # cuBLAS is column-major: it computes out^T = weight^T x^T. The 64-bit call, as strides may
+        # not fit in 32 bits, and truncated ones would not be noticed.
         _call(
             "cublasGemmEx_64",
             handle,
@@ -198,5 +200,5 @@ def matmul(
 
 
 def _leading(stride_bytes: int, array: Any, columns: int, rows: int) -> int:
-    """Leading dimension in elements; of a single row, any that is wide enough."""
+    """Leading dimension in elements; for a single row, any that is wide enough."""
     return columns if rows == 1 else int(stride_bytes // array.itemsize)

@@ -1,4 +1,4 @@
-"""The reference on the CPU, in NumPy: FP32 products of 16-bit inputs, same rounding points."""
+"""The reference on the CPU, in NumPy: FP32 products, rounded where the kernels round."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def swiglu(
     activation: Activation = SILU,
     biases: tuple[Array | None, ...] = (),
 ) -> None:
-    """activation(x @ gate + b_gate, x @ up + b_up), written to `out`.
+    """Compute activation(x @ gate + b_gate, x @ up + b_up) into `out`.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def swiglu(
 
 
 def matmul(x: Array, weight: Array, out: Array, *, biases: tuple[Array | None, ...] = ()) -> None:
-    """x @ weight, and the first of `biases` if there is one, in FP32, rounded once into `out`."""
+    """Compute x @ weight plus the biases that are not None in FP32, rounded once into `out`."""
     with np.errstate(over="ignore", invalid="ignore"):
         product = _product(x, weight)
         for bias in biases:

@@ -1,1 +1,1 @@
-"""The ground floor: devices, element types, files, caches. Knows nothing of the rooms above."""
+"""Devices, element types, files, caches and the call stack: what every other room may use."""

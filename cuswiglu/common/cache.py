@@ -1,4 +1,4 @@
-"""A bounded cache for several threads."""
+"""A bounded cache that several threads may use."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ Value = TypeVar("Value")
 
 
 class Cache(Generic[Key, Value]):
-    """Keeps `size` values, and forgets the one that was used least recently.
+    """LRU cache of at most `size` values, safe in several threads.
 
-    A value that is forgotten lives on for whoever still holds it.
+    A value that is evicted lives on for whoever still holds it.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._values: OrderedDict[Key, Value] = OrderedDict()
         self._lock = threading.Lock()
-        # Read and written whole, so that calls of one kind after another need no lock.
+        # The last value used: one tuple, read and written in one step, so that a hit needs no lock.
         self._last: tuple[Key, Value] | None = None
 
     def __len__(self) -> int:
         return len(self._values)
 
     def get(self, key: Key) -> Value | None:
-        """The value of a key, which becomes the most recently used, or None."""
+        """Return the value of a key and make it the most recently used; None if it is not here."""
         last = self._last
         if last is not None and last[0] == key:
             return last[1]
@@ -40,12 +40,12 @@ class Cache(Generic[Key, Value]):
         return found
 
     def values(self) -> list[Value]:
-        """All values, the most recently used one last."""
+        """Return all values, the most recently used one last."""
         with self._lock:
             return list(self._values.values())
 
     def put(self, key: Key, value: Value) -> None:
-        """Keep a value, in the place of the key's old one if there is one."""
+        """Store a value as the most recently used, and evict the least recently used if full."""
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)

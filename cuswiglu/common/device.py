@@ -1,4 +1,4 @@
-"""Devices: where arrays live, and what selection needs to know of a GPU."""
+"""Devices: where arrays live, and the properties of a GPU that selection depends on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Device:
-    """Where an array lives: the host, or one CUDA device."""
+    """Place where an array lives: the host, or one CUDA device."""
 
     kind: str  # "cpu" or "cuda"
     index: int = 0

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, readable by their owner alone."""
+"""Files that are written whole or not at all, readable by their owner alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder of a file, for its owner alone, and see that files can be made there.
+    """Make the folder of a file, for its owner alone, and check that files can be made there.
 
     Raises
     ------
@@ -43,19 +43,19 @@ def atomic_write(path: Path, content: bytes) -> None:
                 file.write(content)
             os.replace(temporary, path)
         except BaseException:
-            with contextlib.suppress(OSError):  # the first error is the one to be told
+            with contextlib.suppress(OSError):  # the first error is the one to report
                 os.unlink(temporary)
             raise
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON, as `atomic_write` does."""
+    """Write an object as indented JSON, with `atomic_write`."""
     atomic_write(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Errors tell of the file that was meant, not of the one beside it."""
+    """Raise errors that name the file asked for, in place of the temporary one beside it."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The call stack: how far up the user's own call is."""
+"""Stack levels for warnings, which should point at the user's own line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def callers_level() -> int:
-    """How far up the stack the user's own call is."""
+    """Return the `stacklevel` of the nearest caller outside this package, for `warnings.warn`."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == _PACKAGE:
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""Which activation a checkpoint is for: looked up, and refused if it is not computed."""
+"""Activation of a checkpoint: looked up, and refused if cuswiglu does not compute it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CONFIG = "config.json"
 
 
 def of_safetensors(file: Path, names: Iterable[str]) -> str:
-    """The activation of a safetensors checkpoint, from the ``config.json`` beside it.
+    """Look up a safetensors checkpoint's activation in the ``config.json`` beside it.
 
     Parameters
     ----------
     file : pathlib.Path
         The checkpoint, or its index.
     names : iterable of str
-        Of its tensors.
+        Names of its tensors.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def of_safetensors(file: Path, names: Iterable[str]) -> str:
     Raises
     ------
     ValueError
-        If it is another one, is not known, or ``config.json`` is damaged.
+        If it is not one of these, is not known, or ``config.json`` is damaged.
 
     Warns
     -----
@@ -72,7 +72,7 @@ def of_safetensors(file: Path, names: Iterable[str]) -> str:
 
 
 def of_gguf(file: Path, architecture: str | None, stated: str | None, names: Iterable[str]) -> str:
-    """The activation of a GGUF file.
+    """Look up the activation of a GGUF file.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def of_gguf(file: Path, architecture: str | None, stated: str | None, names: Ite
     stated : str or None
         The activation it states itself, which few do.
     names : iterable of str
-        Of its tensors.
+        Names of its tensors.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def of_gguf(file: Path, architecture: str | None, stated: str | None, names: Ite
     Raises
     ------
     ValueError
-        If it is another one, or the architecture is not known.
+        If it is not one of these, or the architecture is not known.
 
     Warns
     -----
@@ -114,7 +114,7 @@ def of_gguf(file: Path, architecture: str | None, stated: str | None, names: Ite
 
 
 def _of_config(section: dict[str, Any]) -> tuple[str, str, str] | None:
-    """Model type, activation, and the key that says so; None if nothing does."""
+    """Model type, activation, and the key that states it; None if no key does."""
     model = str(section.get("model_type", "a model"))
     for key in ACTIVATION_KEYS:
         stated = section.get(key)
@@ -126,7 +126,7 @@ def _of_config(section: dict[str, Any]) -> tuple[str, str, str] | None:
 
 
 def _of_bare(file: Path, names: Iterable[str], fix: str) -> str:
-    """Of a file that does not say what it is."""
+    """Guess the activation of an unnamed model by its tensors, or take SiLU and warn."""
     for name in sorted(names):
         for ending, model in TELLTALE.items():
             if name.endswith(ending):

@@ -1,4 +1,4 @@
-"""What models call the weights of their gated MLPs, and which activation they use.
+"""Names of the tensors of gated MLPs, model by model, and their activations.
 
 To read another model, add its tensors' names to `SAFETENSORS` or `GGUF`, and its architecture to
 `ACTIVATION_OF` if its checkpoints do not say themselves which activation they use.
@@ -24,10 +24,10 @@ ALIASES = {
     ),
 }
 
-#: Keys of a configuration that name the activation, the first that is there before the others.
+#: Keys of a configuration that name the activation; the first that is there counts.
 ACTIVATION_KEYS = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function")
 
-#: Where the configuration of a model with images or sound has that of its language model.
+#: Sections of a multimodal model's configuration that hold the language model's.
 LANGUAGE_SECTIONS = ("text_config", "llm_config", "language_config")
 
 _SILU = """llama llama-embed mistral mistral3 ministral qwen2 qwen2vl qwen2_vl qwen3 qwen3vl phi3
@@ -43,7 +43,7 @@ ACTIVATION_OF = {
     "gemma3n": _SPARSE,
 }
 
-#: Configurations that do not mean what they say: (model_type, activation) -> what is meant.
+#: Configurations that name another activation than the model uses: (model_type, name) -> used.
 MEANT = {
     ("gemma", "gelu"): "gelu_tanh",
     ("gemma3n_text", "gelu_pytorch_tanh"): _SPARSE,
@@ -65,20 +65,20 @@ LANGUAGE_PREFIXES = (
 
 @dataclass(frozen=True)
 class Names:
-    """The tensors of one layer's gated MLP: `module`, then `gate`, `up` or `down`, then ".weight".
+    """Names of one layer's tensors: `module`, then `gate`, `up` or `down`, then ".weight".
 
-    Where a model has biases, they are named ".bias" instead.
+    Biases, where a model has them, end in ".bias" instead.
 
     Attributes
     ----------
     models : str
-        Who uses these names.
+        Models that use these names, for readers.
     module : str
         With ``{layer}`` for the layer's number. Any prefix may come before it.
     gate, up, down : str
         `gate` and `up` are the same where one tensor holds both: gate's rows, then up's.
     beside : tuple of str
-        What else begins like `module`, and is no part of the MLP.
+        Endings of tensors that begin with `module` but are not part of the MLP.
     """
 
     models: str
@@ -95,18 +95,18 @@ class Names:
 
     @property
     def gate_pattern(self) -> re.Pattern[str]:
-        """Matches the whole name of a gate: the prefix, and the number of the layer."""
+        """Pattern of a gate's whole name; its groups are the prefix and the layer's number."""
         before, after = self.module.split("{layer}")
         return re.compile(
             rf"^((?:.*\.)?){re.escape(before)}([0-9]{{1,9}}){re.escape(after + self.gate)}\.weight$"
         )
 
     def weights(self, prefix: str, layer: int) -> list[str]:
-        """Names of gate, up and down, or of both in one and down."""
+        """Names of gate, up and down; of two tensors where one holds gate and up."""
         return self._tensors(prefix, layer, "weight")
 
     def biases(self, prefix: str, layer: int) -> list[str]:
-        """What their biases are called, in the same order."""
+        """Names of their biases, in the same order."""
         return self._tensors(prefix, layer, "bias")
 
     def _tensors(self, prefix: str, layer: int, ending: str) -> list[str]:
@@ -116,7 +116,7 @@ class Names:
 
     @property
     def example(self) -> str:
-        """A gate's name, for messages."""
+        """Name of layer 0's gate, for messages."""
         return f"{self.module.format(layer=0)}{self.gate}.weight"
 
 
@@ -156,7 +156,7 @@ EXPERTS = re.compile(
     r"ffn_\w*_(?:exps|shexp|chexps)\b|ffn_gate_inp)"
 )
 
-#: What else an MLP may have that is not computed: pattern of a tensor's name -> in words.
+#: Parts of an MLP that are not computed: pattern of a tensor's name -> description of the MLP.
 OBSTACLES = (
     (EXPERTS, "is a mixture of experts, and cuswiglu computes one MLP for all tokens"),
     (re.compile(r"\.lora_"), "has an adapter that is not merged into its weights"),

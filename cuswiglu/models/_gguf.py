@@ -68,7 +68,7 @@ def load_gguf(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights:
 
 
 class GGUFCheckpoint(Checkpoint):
-    """A GGUF file, mapped into memory as long as this object lives.
+    """Checkpoint in a GGUF file, which is mapped into memory as long as this object lives.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class GGUFCheckpoint(Checkpoint):
 
 
 def _text(reader: Any, key: str, file: Path) -> str | None:
-    """A value of a file's metadata, if there is one and it is text."""
+    """Text of a key in a file's metadata; None if it is not there or not text."""
     field = reader.get_field(key)
     try:
         value = None if field is None else field.contents()

@@ -1,4 +1,4 @@
-"""Check a GGUF file's header against the file, before anything believes what it says.
+"""Check of a GGUF file's header against the file, before its numbers are used.
 
 The package gguf reads as many elements as a header claims, whether the file has them or not.
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
@@ -15,8 +15,8 @@ from pathlib import Path
 
 VERSIONS = (2, 3)
 MAX_DIMENSIONS = 4
-#: Metadata's elements, those of arrays too: three times what the largest vocabularies have. The
-#: package gguf makes an object of each.
+#: Elements of the metadata, those of arrays included: three times what the largest vocabularies
+#: have. The package gguf makes an object of each.
 MAX_ELEMENTS = 1 << 22
 MAX_DEPTH = 4  # of arrays in arrays
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # type -> bytes
@@ -25,19 +25,19 @@ _ALIGNMENT = 32  # of tensors, unless the file says otherwise
 
 
 class ByteOrderError(ValueError):
-    """The file is written for machines of the other byte order."""
+    """Error of a file written for machines of the other byte order."""
 
 
 @dataclass
 class _Cursor:
-    """Walks a file, and never leaves it."""
+    """Position in a file that never leaves it."""
 
     data: mmap.mmap
     place: int = 0
     elements: int = 0
 
     def skip(self, size: int, what: str) -> int:
-        """Step over so many bytes; gives where they begin."""
+        """Step over `size` bytes; return where they begin."""
         before = self.place
         if size > len(self.data) - before:
             raise ValueError(
@@ -48,17 +48,17 @@ class _Cursor:
         return before
 
     def number(self, form: str, what: str) -> int:
-        """A little-endian number."""
+        """Read a little-endian number of a `struct` format."""
         place = self.skip(struct.calcsize(form), what)
         return int(struct.unpack_from(f"<{form}", self.data, place)[0])
 
     def string(self, what: str) -> tuple[int, int]:
-        """Step over a string; gives where it begins and ends."""
+        """Step over a string; return where it begins and ends."""
         place = self.skip(self.number("Q", f"the length of {what}"), what)
         return place, self.place
 
     def name(self, what: str) -> str:
-        """A string that is read as text."""
+        """Read a string as UTF-8."""
         place, end = self.string(what)
         try:
             return self.data[place:end].decode()
@@ -66,7 +66,7 @@ class _Cursor:
             raise ValueError(f"{what} at byte {place} is not UTF-8") from error
 
     def count(self, number: int, what: str) -> None:
-        """Refuse more elements than any file has."""
+        """Add to the number of elements; refuse more than any file has."""
         self.elements += number
         if self.elements > MAX_ELEMENTS:
             raise ValueError(
@@ -75,14 +75,14 @@ class _Cursor:
 
 
 def check(file: Path, sizes: Mapping[int, tuple[int, int]]) -> None:
-    """Walk a file's header.
+    """Check a GGUF file's header.
 
     Parameters
     ----------
     file : pathlib.Path
     sizes : mapping
-        Tensor type -> elements and bytes of a block. A file with a type that is not there is left
-        to the reader's judgement behind its metadata.
+        Tensor type -> elements and bytes of a block. From the first tensor of a type that is not
+        here, sizes and offsets are left for the reader to judge.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def _skip_value(cursor: _Cursor, kind: int, what: str, depth: int = 0) -> None:
 def _check_tensors(
     cursor: _Cursor, count: int, alignment: int, sizes: Mapping[int, tuple[int, int]]
 ) -> None:
-    """Each tensor's data begins where the one before ends, and all are in the file."""
+    """Check that each tensor's data begins where the one before ends, and all are in the file."""
     ends, expected, known = [], 0, True
     for _ in range(count):
         name = cursor.name("a tensor's name")[:64]

@@ -79,7 +79,7 @@ def load_safetensors(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights
 
 
 class SafetensorsCheckpoint(Checkpoint):
-    """A safetensors checkpoint of one file or of several shards.
+    """Checkpoint in safetensors files: one, or several shards.
 
     Parameters
     ----------

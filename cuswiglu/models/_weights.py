@@ -1,4 +1,4 @@
-"""The weights of one gated MLP, and what the checkpoint readers share."""
+"""`MLPWeights`, the weights of one gated MLP, and the base of the checkpoint readers."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class MLPWeights:
     source : str
         Where the weights come from, for instance ``"model.safetensors layer 3"``.
     activation : str
-        What the model applies to gate.
+        Name of the activation that the model applies to gate.
     b_gate, b_up : ndarray of bfloat16, shape (N,), or None
     b_down : ndarray of bfloat16, shape (K_out,), or None
-        What is added to the three products, where the model does.
+        Biases of the three products, where the model has them.
 
     Raises
     ------
@@ -83,7 +83,7 @@ class MLPWeights:
 
     @property
     def arguments(self) -> dict[str, npt.NDArray[Any] | None]:
-        """Weights and biases by the names that `cuswiglu.mlp` has for them."""
+        """Weights and biases as keyword arguments of `cuswiglu.mlp`."""
         return {
             "w_gate": self.gate,
             "w_up": self.up,
@@ -95,7 +95,7 @@ class MLPWeights:
 
 
 class Checkpoint(ABC):
-    """An opened checkpoint, from which the gated MLP of a layer can be loaded.
+    """Opened checkpoint, from which the gated MLP of a layer can be loaded.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Checkpoint(ABC):
     Attributes
     ----------
     activation : str
-        Of all its MLPs.
+        Name of the activation of all its MLPs.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class Checkpoint(ABC):
         If no tensor is the gate of a gated MLP.
     """
 
-    #: How files of this kind name the tensors.
+    #: Names of the tensors in files of this kind.
     table: ClassVar[Sequence[Names]]
     activation: str
 
@@ -179,7 +179,7 @@ class Checkpoint(ABC):
         return MLPWeights(gate.T, up.T, down.T, source, activation, b_gate, b_up, b_down)
 
     def _choose(self, layer: int) -> tuple[str, Names]:
-        """Prefix and row of the layer's MLP: the language model's where there are several."""
+        """Find the prefix and names of a layer's MLP: the language model's if there are several."""
         candidates = self._found.get(layer)
         if candidates is None:
             experts = self._experts(layer)
@@ -199,7 +199,7 @@ class Checkpoint(ABC):
         return chosen[0], candidates[chosen[0]]
 
     def _check_alone(self, prefix: str, row: Names, layer: int) -> None:
-        """What else the layer's MLP has would be left out of the computation."""
+        """Refuse an MLP that has more tensors, which would be left out of the computation."""
         module = prefix + row.module.format(layer=layer)
         expected = {*row.weights(prefix, layer), *row.biases(prefix, layer)}
         expected |= {module + part for part in row.beside}
@@ -217,7 +217,7 @@ class Checkpoint(ABC):
         )
 
     def _experts(self, layer: int) -> list[str]:
-        """The first of the layer's tensors that belong to a mixture of experts, if any do."""
+        """List the first tensor of a mixture of experts in a layer, or nothing."""
         found = (
             name
             for name in self._names
@@ -228,7 +228,7 @@ class Checkpoint(ABC):
     def _halves(
         self, name: str, both: npt.NDArray[Any], down: npt.NDArray[Any]
     ) -> list[npt.NDArray[Any]]:
-        """Gate and up, or their biases, as views of the array that holds both."""
+        """Split an array that holds gate and up, or their biases, into two views."""
         rows = 2 * down.shape[-1]
         if both.ndim not in (1, 2) or len(both) != rows:
             raise ValueError(
@@ -239,7 +239,7 @@ class Checkpoint(ABC):
         return [both[: rows // 2], both[rows // 2 :]]
 
     def _instead(self) -> str:
-        """What there is in a checkpoint without a gated MLP."""
+        """Say what a checkpoint without a gated MLP holds, for a message."""
         experts = [name for name in self._names if EXPERTS.search(name)]
         if experts:
             return (
@@ -296,7 +296,7 @@ def check_file(path: Path, kind: str) -> None:
     path : pathlib.Path
         The path to check.
     kind : str
-        What the file should be, for the message.
+        Kind of file that is needed, for the message.
 
     Raises
     ------
@@ -318,12 +318,11 @@ def read_json(path: Path) -> Any:
     Parameters
     ----------
     path : pathlib.Path
-        Need not exist.
 
     Returns
     -------
     object
-        What it holds.
+        The parsed JSON.
 
     Raises
     ------

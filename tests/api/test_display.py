@@ -1,4 +1,4 @@
-"""How a GatedMLP on the CPU shows itself: a line, and a table. On a GPU: test_pictures.py."""
+"""How a GatedMLP on the CPU shows itself: a line, and a table. On a GPU: test_tiling_picture.py."""
 
 from __future__ import annotations
 

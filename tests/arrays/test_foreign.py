@@ -17,9 +17,9 @@ from tests.helpers.host_arrays import BF16, poisoned
 
 @pytest.fixture(autouse=True)
 def _nothing_held():
-    foreign._held.clear()
+    foreign.held.clear()
     yield
-    foreign._held.clear()
+    foreign.held.clear()
 
 
 class Interface:
@@ -152,8 +152,8 @@ def test_a_result_like_the_input_is_handed_over_on_the_stream_of_the_call(gpu, m
     ((exporter, *where),) = handed
     assert where == [77, 1, 1]
     assert isinstance(exporter, dlpack.Bfloat16)
-    assert exporter._pattern.dtype == np.uint16
-    assert exporter._pattern.data.ptr == gpu.driver.launches[0].addresses[3]
+    assert exporter.pattern.dtype == np.uint16
+    assert exporter.pattern.data.ptr == gpu.driver.launches[0].addresses[3]
 
 
 def test_a_result_like_a_cupy_array_is_one(gpu):
@@ -205,4 +205,4 @@ def test_a_captured_stream_is_not_asked_for_events(gpu):
     borrow_for(gpu, stream)
     stream.captured = None
     assert len(lent) == before
-    assert not foreign._held
+    assert not foreign.held

@@ -124,6 +124,7 @@ def test_an_entry_takes_the_arguments_that_the_manifest_lists(name, entry):
     assert found == [BYTES[kind] for _, kind in KERNELS[name].arguments]
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "entry"), ENTRIES)
 def test_an_entry_uses_tensor_cores_and_tma(name, entry):
     code = code_of(name, entry)
@@ -135,6 +136,7 @@ def test_an_entry_uses_tensor_cores_and_tma(name, entry):
     assert bool(re.search(r"\bUTMASTG\.2D", code)) == (name in TILE_NAMES)
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "entry"), DECODE_ENTRIES)
 def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, entry):
     code = code_of(name, entry)
@@ -142,12 +144,14 @@ def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, entry)
     assert found == {KERNELS[name].tokens}
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "entry"), TILE_ENTRIES)
 def test_loads_are_multicast_in_clusters_and_nowhere_else(name, entry):
     code = code_of(name, entry)
     assert ("UTMALDG.2D.MULTICAST" in code) == (KERNELS[name].cluster_m > 1)
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "entry"), TILE_ENTRIES)
 def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, entry):
     """In columns of a WGMMA, 256 at most: gate's and up's together where both fit."""
@@ -158,6 +162,7 @@ def test_an_entry_has_products_of_every_width_that_a_column_can_have(name, entry
     assert found == {each * width if each * width <= 256 else width for width in widths}
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "entry"), TILE_ENTRIES)
 def test_an_entry_stores_each_width_in_boxes_of_its_own(name, entry):
     """Loops over boxes are unrolled, 64 rows by 32 columns each; for GELU, ReLU and the others."""
@@ -168,6 +173,7 @@ def test_an_entry_stores_each_width_in_boxes_of_its_own(name, entry):
     assert len(re.findall(r"\bUTMASTG\.2D", code)) == times * sum(boxes)
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "entry"), TILE_ENTRIES)
 def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, entry):
     """One exponential each: of 64 rows, a thread has half as many elements as there are columns.
@@ -183,6 +189,7 @@ def test_an_element_is_activated_once_though_two_boxes_may_store_it(name, entry)
     assert len(re.findall(r"\bMUFU\.EX2\b", code)) == expected
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "entry"), ENTRIES)
 def test_an_entry_spills_nothing_and_a_general_epilogue_a_register_or_two(name, entry):
     spilled = re.findall(r"\b(?:STL|LDL)\b", code_of(name, entry))
@@ -216,6 +223,7 @@ def test_as_many_ctas_of_a_decode_kernel_find_registers_as_it_says(name):
     assert kernel.ctas * kernel.threads * registers <= 65536
 
 
+@pytest.mark.codegen
 @pytest.mark.parametrize(("name", "entry"), ENTRIES)
 def test_an_entry_waits_for_the_work_ahead_and_lets_the_work_behind_start(name, entry):
     """Programmatic dependent launch: griddepcontrol, as SASS has it."""

@@ -13,6 +13,7 @@ from build_scripts import toolchain
 from build_scripts.compile import LINKER_OPTIONS, PROGRAM_OPTIONS, Resources, parse_resources
 from tests.helpers.cubin_files import disassemble
 
+pytestmark = pytest.mark.codegen
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels_cu"
 SOURCE = ROOT / "tests" / "helpers" / "stock_gemm_pair_mul_store.cu"
