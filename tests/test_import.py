@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from build_scripts.variants import ALL_INSTANCES
+from build_scripts.variants import ALL_VARIANTS
 from tests.helpers.processes import printed
 
 OPTIONAL = ["cupy", "cuda", "torch", "jax", "safetensors", "gguf", "click", "rich", "build_scripts"]
@@ -74,7 +74,7 @@ def test_host_arrays_need_no_optional_package():
 
 def test_variants_are_listed_without_a_gpu_or_cupy():
     code = BLOCKED + "import cuswiglu\nprint(len(cuswiglu.variants()))"
-    assert int(printed(code)) == len(ALL_INSTANCES)
+    assert int(printed(code)) == len(ALL_VARIANTS)
 
 
 def test_the_public_names_are_there():

@@ -67,7 +67,7 @@ def entries(
     """
     return tuple(
         Entry(
-            name=f"{variant}_{layout}_{element}_{epilogue}".replace("-", "_"),
+            name=_name(variant, layout, element, epilogue),
             layout=layout,
             x=element,
             w=element,
@@ -78,3 +78,14 @@ def entries(
         )
         for layout, element, epilogue in itertools.product(layouts, elements, epilogues)
     )
+
+
+def _name(variant: str, layout: str, element: str, epilogue: str) -> str:
+    """Make the entry point's name, a C function's; it is unique, and nothing is read from it.
+
+    Names are part of a cubin, and users' tuned tables count for the very cubins they were measured
+    with: another name makes them void.
+    """
+    half = "_f16" if element == "float16" else ""
+    general = "_any" if epilogue == GENERAL else ""
+    return f"{variant}_{layout}{half}{general}".replace("-", "_")
