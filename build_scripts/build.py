@@ -56,7 +56,7 @@ def manifest_row(variant: VariantSource, source: str, built: Row) -> Row:
         "family": variant.family,
         "block_k": BLOCK_K,
         **variant.facts(),
-        "arguments": [list(argument) for argument in variant.signature],
+        "arguments": [list(argument) for argument in variant.arguments],
         "limits": {"n_multiple": 8, "k_multiple": 8, "alignment_bytes": 16},
         "cubin": f"{variant.name}.cubin",
         "source_sha256": source,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from .arguments import Arguments
 from .entries import Entry
-from .signature import Signature
 
 BLOCK_K = 64  # BF16 elements in one 128-byte swizzle span
 MMA_ROWS = 64  # of a WGMMA, and of a TMA box of the result
@@ -30,7 +30,7 @@ class VariantSource(Protocol):
         ...
 
     @property
-    def signature(self) -> Signature:
+    def arguments(self) -> Arguments:
         """Arguments of all its entry points."""
         ...
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from . import signature
+from .arguments import DECODE, Arguments, declarations
 from .base import MMA_ROWS, boolean
 from .entries import ELEMENTS, GENERAL, Entry, entries
-from .signature import Signature
 
 #: Families -> whether they have gate and up.
 DECODE_FAMILIES = {"decode": True, "decode-plain": False}
@@ -43,9 +42,9 @@ class DecodeSource:
         return entries(self.name, ("k", "n"), ("silu" if self.gated else "none", GENERAL))
 
     @property
-    def signature(self) -> Signature:
+    def arguments(self) -> Arguments:
         """Arguments of its entry points."""
-        return signature.DECODE
+        return DECODE
 
     @property
     def ctas(self) -> int:
@@ -76,7 +75,7 @@ class DecodeSource:
         lines = [
             "#define CUTLASS_ENABLE_GDC_FOR_SM90",
             '#include "impls/sm90_decode.cuh"',
-            signature.declarations(self.signature, "cuswiglu::decode::DecodeKernel"),
+            declarations(self.arguments, "cuswiglu::decode::DecodeKernel"),
         ]
         constants = {
             "kThreads": THREADS,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from . import signature
+from .arguments import TILE, Arguments, declarations
 from .base import BLOCK_K, MMA_ROWS, boolean
 from .entries import ELEMENTS, GENERAL, PACKINGS, Entry, entries
-from .signature import Signature
 
 ELEMENT_BYTES = 2
 SHARED_BYTES = 227 * 1024  # of an SM, for one CTA
@@ -76,9 +75,9 @@ class TileSource:
         )
 
     @property
-    def signature(self) -> Signature:
+    def arguments(self) -> Arguments:
         """Arguments of its entry points."""
-        return signature.TILE
+        return TILE
 
     @property
     def weight_n(self) -> int:
@@ -214,7 +213,7 @@ class TileSource:
         if self.family in ABLATED_FAMILIES:
             lines.append('#include "ablations.cuh"')
         lines.append('#include "impls/sm90_tile.cuh"')
-        lines.append(signature.declarations(self.signature, "cuswiglu::TileKernel"))
+        lines.append(declarations(self.arguments, "cuswiglu::TileKernel"))
         for entry in self.entries:
             traits = f"{entry.name}_traits"
             arguments = ", ".join(

@@ -29,7 +29,7 @@ struct EpilogueArgs {
   Element const* bias_first;   // gate's, or the only weight's; may be null
   Element const* bias_second;  // up's; may be null
 
-  // Arguments: the kernel's, as build_scripts/variants/signature.py lists them.
+  // Arguments: the kernel's, as build_scripts/variants/arguments.py lists them.
   template <class Arguments>
   CUTLASS_DEVICE explicit EpilogueArgs(Arguments const& args)
       : activation(Activation(args.activation)),

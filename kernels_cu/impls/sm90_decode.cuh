@@ -47,7 +47,7 @@ struct DecodeKernel {
   using Store = DecodeStore<Traits>;
   using Asked = EpilogueArgs<Element>;
 
-  // All that an entry point takes, as build_scripts/variants/signature.py lists it.
+  // All that an entry point takes, as build_scripts/variants/arguments.py lists it.
   template <class Arguments>
   CUTLASS_DEVICE static void run(cute::TmaDescriptor const& x, cute::TmaDescriptor const& w_first,
                                  cute::TmaDescriptor const& w_second, Arguments const& args) {

@@ -89,7 +89,7 @@ struct Cta {
   int items;
   int share;  // of a tile's rows, those that one rank owns: a multiple of 4
 
-  // Arguments: the kernel's, as build_scripts/variants/signature.py lists them.
+  // Arguments: the kernel's, as build_scripts/variants/arguments.py lists them.
   template <class Arguments>
   CUTLASS_DEVICE Cta(unsigned char* smem, Arguments const& args)
       : barriers(*reinterpret_cast<typename Traits::Barriers*>(smem)),

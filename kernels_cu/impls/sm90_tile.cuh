@@ -60,7 +60,7 @@ struct TileKernel {
   using SharedStorage = typename Traits::SharedStorage;
   using State = typename Loop::State;
 
-  // All that an entry point takes, as build_scripts/variants/signature.py lists it.
+  // All that an entry point takes, as build_scripts/variants/arguments.py lists it.
   template <class Arguments>
   CUTLASS_DEVICE static void run(cute::TmaDescriptor const& x, cute::TmaDescriptor const& w_first,
                                  cute::TmaDescriptor const& w_second,

@@ -241,7 +241,7 @@ def test_a_build_writes_what_the_library_reads(tmp_path, compiled):
         assert Path(kernel.cubin) == path.parent / f"{kernel.name}.cubin"
         assert kernel.registers == 168
         assert [entry.name for entry in kernel.entries] == [e.name for e in variant.entries]
-        assert kernel.arguments == variant.signature
+        assert kernel.arguments == variant.arguments
         if isinstance(variant, TileSource):
             assert kernel.shared_bytes == variant.shared_bytes
             assert dict(kernel.widths) == {m: tuple(variant.widths(m)) for m in variant.layouts}

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from build_scripts.variants import signature
+from build_scripts.variants import arguments as declared
 from cuswiglu.problem import activations
 
 cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structures")
@@ -43,9 +43,9 @@ _OPERANDS = ("x", "w_first", "w_second", "out")
 _BIASES = ("b_first", "b_second")
 
 
-def signature_of(entry):
+def arguments_of(entry):
     """What an entry point takes, in order: (name, kind), as the build declares it."""
-    return signature.DECODE if entry.startswith("decode") else signature.TILE
+    return declared.DECODE if entry.startswith("decode") else declared.TILE
 
 
 #: Is asked once by each plan that is made.
@@ -232,10 +232,10 @@ class FakeDriver:
 
     def _launch(self, config, function, arguments):
         """The operands, biases, integers and floats, as the kernels declare them."""
-        declared = signature_of(function.entry)
-        pointers = (ctypes.c_uint64 * len(declared)).from_address(arguments)
+        takes = arguments_of(function.entry)
+        pointers = (ctypes.c_uint64 * len(takes)).from_address(arguments)
         maps, values = [], {}
-        for (name, kind), pointer in zip(declared, pointers, strict=True):
+        for (name, kind), pointer in zip(takes, pointers, strict=True):
             if kind == "tensor_map":
                 assert pointer % 128 == 0
                 maps.append(self.maps[ctypes.c_int32.from_address(pointer).value])

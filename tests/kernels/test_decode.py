@@ -6,13 +6,13 @@ import dataclasses
 import re
 
 import pytest
+from build_scripts.variants.elements import MAJORS
 from hypothesis import given
 from hypothesis import strategies as st
 
 from build_scripts.build import KERNELS
 from build_scripts.variants import DECODE_INSTANCES
 from build_scripts.variants.decode import DECODE_FAMILIES
-from build_scripts.variants.elements import MAJORS
 from cuswiglu.kernels import decode
 from cuswiglu.kernels.decode import (
     Split,

@@ -11,7 +11,7 @@ from cuswiglu.common.device import DeviceInfo
 from cuswiglu.runtime import driver as driver_module
 from cuswiglu.runtime.driver import Driver, DriverError, check
 from cuswiglu.runtime.tensor_map import AlignedMemory
-from tests.helpers.fake_driver import FakeDriver, Result, run_in_threads, signature_of
+from tests.helpers.fake_driver import FakeDriver, Result, arguments_of, run_in_threads
 from tests.helpers.processes import printed
 
 FUNCTIONS = {  # that loading a kernel calls -> words of the error when it fails
@@ -166,7 +166,7 @@ def test_an_entry_that_the_cubin_lacks_is_named(fake):
 
 def launching(driver):
     """run(address, stream) launches a kernel with one operand, whose descriptor it encodes."""
-    kinds = [kind for _, kind in signature_of("entry_k")]
+    kinds = [kind for _, kind in arguments_of("entry_k")]
     count = len(kinds)
     memory, descriptor = AlignedMemory(8 * (count + 1)), AlignedMemory(128)
     pointers = (ctypes.c_uint64 * count).from_address(memory.address)

@@ -23,7 +23,7 @@ from cuswiglu.selection.select import BATCH, prune
 from tests.helpers.calls import K_OUT, K, N, layer_of
 from tests.helpers.compiled import DECODE, DECODE_GATED, DECODE_PLAIN, GATED, PLAIN, name_of
 from tests.helpers.device_arrays import all_on_device, device_poisoned, on_device
-from tests.helpers.fake_driver import signature_of
+from tests.helpers.fake_driver import arguments_of
 from tests.helpers.host_arrays import draw, poisoned
 from tests.helpers.problems import packed_problem, plain_problem, problem, weight
 from tests.helpers.tables import H200, table, table_for
@@ -206,7 +206,7 @@ def test_a_call_launches_the_measured_split(gpu, tables):
         assert launch.entry == GATED_16.entry("k")
         assert launch.named["rows"] == SPLIT.rows
     numbers = {"int32", "int64", "float32"}
-    asked = {name for name, kind in signature_of(launch.entry) if kind in numbers}
+    asked = {name for name, kind in arguments_of(launch.entry) if kind in numbers}
     assert set(launch.named) == asked
 
 

@@ -7,7 +7,7 @@ it launches with by the same list, which the manifest carries.
 from __future__ import annotations
 
 #: (name, kind). Kinds are the keys of `TYPES`.
-Signature = tuple[tuple[str, str], ...]
+Arguments = tuple[tuple[str, str], ...]
 
 #: Kind of an argument -> its type in C++, where Element is the operands'.
 TYPES = {
@@ -18,15 +18,15 @@ TYPES = {
     "float32": "float",
 }
 
-_INPUTS: Signature = (
+_INPUTS: Arguments = (
     ("x", "tensor_map"),
     ("w_first", "tensor_map"),  # gate, packed gate and up, or the only weight
     ("w_second", "tensor_map"),  # up; the only weight again, which is ignored
 )
-_BIASES: Signature = (("b_first", "pointer"), ("b_second", "pointer"))
-_SIZES: Signature = (("m", "int32"), ("n", "int32"), ("k", "int32"))
+_BIASES: Arguments = (("b_first", "pointer"), ("b_second", "pointer"))
+_SIZES: Arguments = (("m", "int32"), ("n", "int32"), ("k", "int32"))
 #: Whether weights may be loaded before the work ahead is done; then the general epilogue's.
-_LAST: Signature = (
+_LAST: Arguments = (
     ("weights_ahead", "int32"),
     ("activation", "int32"),
     ("linear", "float32"),
@@ -35,7 +35,7 @@ _LAST: Signature = (
     ("up_constant", "float32"),
 )
 
-TILE: Signature = (
+TILE: Arguments = (
     *_INPUTS,
     ("out", "tensor_map"),
     *_BIASES,
@@ -46,7 +46,7 @@ TILE: Signature = (
     ("narrow_width", "int32"),
     *_LAST,
 )
-DECODE: Signature = (
+DECODE: Arguments = (
     *_INPUTS,
     ("out", "pointer"),
     *_BIASES,
@@ -58,12 +58,12 @@ DECODE: Signature = (
 )
 
 
-def declarations(signature: Signature, kernel: str) -> str:
+def declarations(arguments: Arguments, kernel: str) -> str:
     """Write the structure of a kernel's arguments, and a macro that declares an entry point.
 
     Parameters
     ----------
-    signature : Signature
+    arguments : Arguments
     kernel : str
         C++ class template of the kernel, of traits and of whether its epilogue is the general one.
 
@@ -76,15 +76,15 @@ def declarations(signature: Signature, kernel: str) -> str:
         its descriptors, which stay where they are, and on the structure, CTAS to an SM.
     """
     members, parameters = [], []
-    for name, kind in signature:
+    for name, kind in arguments:
         of_traits = TYPES[kind].replace("Element", "typename TRAITS::Element")
         if kind == "tensor_map":
             parameters.append(f"__grid_constant__ {of_traits} const {name}")
         else:
             members.append(f"  {TYPES[kind]} {name};")
             parameters.append(f"{of_traits} {name}")
-    maps = ", ".join(name for name, kind in signature if kind == "tensor_map")
-    others = ", ".join(name for name, kind in signature if kind != "tensor_map")
+    maps = ", ".join(name for name, kind in arguments if kind == "tensor_map")
+    others = ", ".join(name for name, kind in arguments if kind != "tensor_map")
     return "\n".join(
         [
             "template <class Element>",
