@@ -44,8 +44,8 @@ class Variant:
     --------
     >>> import cuswiglu
     >>> kernel = next(one for one in cuswiglu.variants() if one.family == "dual")
-    >>> kernel.name, kernel.gated, kernel.layouts
-    ('dual_pingpong_128x96_1x1', True, ('k', 'n'))
+    >>> kernel.name, kernel.gated, kernel.n_multiple, kernel.k_multiple
+    ('dual_pingpong_128x96_1x1', True, 8, 8)
     """
 
     name: str
