@@ -11,46 +11,32 @@ import numpy as np
 from . import arrays, problem
 from .backends import cublas
 from .common.device import Device
-from .kernels import decode
-from .kernels.decode import Split
-from .kernels.decode_variant import DecodeVariant
+from .kernels.estimate import PROMISING, Rates
 from .kernels.manifest import variants
-from .kernels.tile import TileVariant
+from .kernels.split import Split
+from .kernels.tile import LAUNCH_US
 from .kernels.variant import Variant
+from .problem import Layout
 from .runtime import plan
-from .selection import cost, select, tuned
+from .selection import select, tuned
+from .selection.tuned import Shape
 from .testing import timing
 
-# Estimates beyond this factor of the cheapest are not measured.
-PROMISING = 1.35
-RASTERS = (16, 8, 4)
-SPLITS = 8  # of a decode kernel: the cheapest by estimate
 WORKSPACE_BYTES = 64 << 20
 # A contender's turn, in microseconds: long enough for the power limit to act, as it does in use.
 TURN_US = 10_000.0
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A problem to tune: sizes, weight layout ("k" or "n"), and whether it has gate and up."""
-
-    m: int
-    n: int
-    k: int
-    major: str = "k"
-    gated: bool = True
-
-
-def mlp_shapes(k: int, n: int, tokens: Iterable[int], major: str = "k") -> Iterator[Shape]:
+def mlp_shapes(k: int, n: int, tokens: Iterable[int], layout: str = Layout.K) -> Iterator[Shape]:
     """The two products of a gated MLP of hidden size k and intermediate size n."""
     for m in tokens:
-        yield Shape(m, n, k, major, gated=True)
-        yield Shape(m, k, n, major, gated=False)
+        yield Shape(m, n, k, layout, gated=True)
+        yield Shape(m, k, n, layout, gated=False)
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A contender: an instance (or "cublas") with its raster, or with its split."""
+    """A contender: a variant (or "cublas") with its raster, or with its split."""
 
     variant: str
     raster_rows: int = 0
@@ -92,11 +78,11 @@ def measure(shape: Shape, *, rounds: int = 5, everything: bool = False) -> dict[
     able = [k for k in variants() if k.gated == shape.gated and k.obstacle(described) is None]
     ranked = select.estimates(described, info, select.prune(described, able))
     promising = [e for e in ranked if everything or e.us <= PROMISING * ranked[0].us]
-    contenders = {
-        tried: contender(found.kernel, tried)
-        for found in promising
-        for tried in _worth_trying(found, described, info.multiprocessors)
-    }
+    contenders = {}
+    for kernel in (found.kernel for found in promising):
+        for raster_rows, split in kernel.cuts(described, info.multiprocessors):
+            tried = Tried(kernel.name, raster_rows, split)
+            contenders[tried] = contender(kernel, tried)
     workspace = cupy.empty(WORKSPACE_BYTES, cupy.uint8)
     if shape.gated:
         contenders[PORTABLE] = lambda i: cublas.swiglu(x, weights[i][0], weights[i][1], out)
@@ -105,21 +91,6 @@ def measure(shape: Shape, *, rounds: int = 5, everything: bool = False) -> dict[
     named = {repr(tried): call for tried, call in contenders.items()}
     times = timing.microseconds(named, sets, rounds=rounds, target_us=TURN_US)
     return {tried: times[repr(tried)] for tried in contenders}
-
-
-def _worth_trying(
-    found: cost.Estimate, asked: problem.Problem, multiprocessors: int
-) -> Iterator[Tried]:
-    """The rasters of a kernel, or its promising splits."""
-    kernel = found.kernel
-    if isinstance(kernel, DecodeVariant):
-        for us, split in decode.ranked(kernel, asked, multiprocessors)[:SPLITS]:
-            if us <= PROMISING * found.us:
-                yield Tried(kernel.name, 1, split)
-        return
-    for raster in RASTERS:
-        if found.clusters > found.resident or raster == RASTERS[0]:
-            yield Tried(kernel.name, raster)
 
 
 def best(shape: Shape, times: Mapping[Tried, float]) -> tuple[tuned.Key, tuned.Entry]:
@@ -131,7 +102,7 @@ def best(shape: Shape, times: Mapping[Tried, float]) -> tuple[tuned.Key, tuned.E
 
 def fit_rates(
     measured: Mapping[Shape, Mapping[Tried, float]], multiprocessors: int
-) -> dict[str, cost.Rates]:
+) -> dict[str, Rates]:
     """The cost model's rates of each tile kernel: least squares of relative errors.
 
     Of the rasters measured for a shape, the fastest counts.
@@ -140,14 +111,16 @@ def fit_rates(
     for shape, times in measured.items():
         for kernel in variants():
             found = [us for tried, us in times.items() if tried.variant == kernel.name]
-            if not found or not isinstance(kernel, TileVariant):
+            if not found:
                 continue
-            waves = cost.waves(kernel, shape.m, shape.n, shape.major, multiprocessors)
+            waves = kernel.rated_waves(shape.m, shape.n, shape.layout, multiprocessors)
+            if waves is None:
+                continue
             k_tiles = -(-shape.k // kernel.block_k)
             us = min(found)
-            if us > 2 * cost.LAUNCH_US:  # shorter ones tell of the launch alone
+            if us > 2 * LAUNCH_US:  # shorter ones tell of the launch alone
                 rows.setdefault(kernel.name, []).append(
-                    (waves * k_tiles / us, waves / us, 1 - cost.LAUNCH_US / us)
+                    (waves * k_tiles / us, waves / us, 1 - LAUNCH_US / us)
                 )
     rates = {}
     for name, equations in rows.items():
@@ -155,7 +128,7 @@ def fit_rates(
         step, tile = np.linalg.lstsq(table[:, :2], table[:, 2], rcond=None)[0]
         if tile < 0:  # within the noise: all of it belongs to the steps
             step, tile = np.linalg.lstsq(table[:, :1], table[:, 2], rcond=None)[0][0], 0.0
-        rates[name] = cost.Rates(round(float(step), 6), round(float(tile), 4))
+        rates[name] = Rates(round(float(step), 6), round(float(tile), 4))
     return rates
 
 
@@ -177,6 +150,6 @@ def _random(rows: int, columns: int, scale: float) -> Any:
 def _weight(shape: Shape) -> Any:
     """(K, N) in the shape's layout, N(0, 1) / sqrt(K)."""
     scale = shape.k**-0.5
-    if shape.major == "k":
+    if shape.layout == Layout.K:
         return _random(shape.n, shape.k, scale).T
     return _random(shape.k, shape.n, scale)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from cuswiglu import autotune
-from cuswiglu.autotune import PORTABLE, Shape, Tried, best, fit_rates, mlp_shapes
-from cuswiglu.selection import cost, tuned
-from cuswiglu.selection.cost import LAUNCH_US, Rates
-from tests.helpers.compiled import GATED, PLAIN, made_up, pretend_compiled
+from cuswiglu.autotune import PORTABLE, Tried, best, fit_rates, mlp_shapes
+from cuswiglu.kernels.estimate import Rates
+from cuswiglu.kernels.tile import LAUNCH_US, RASTERS
+from cuswiglu.selection import tuned
+from cuswiglu.selection.tuned import Shape
+from tests.helpers.compiled import GATED, PLAIN, entry_of, made_up, pretend_compiled
 from tests.helpers.device_arrays import device_poisoned
 from tests.helpers.problems import plain_problem, problem
 
@@ -36,7 +38,7 @@ def synthetic(rates, rasters=(16, 4)):
 
 
 def time_of(kernel, shape, rates):
-    waves = cost.waves(kernel, shape.m, shape.n, shape.major, SMS)
+    waves = kernel.rated_waves(shape.m, shape.n, shape.layout, SMS)
     steps = -(-shape.k // kernel.block_k)
     return LAUNCH_US + waves * (steps * rates.step_us + rates.tile_us)
 
@@ -54,7 +56,7 @@ def test_an_mlp_is_a_product_of_gate_and_up_and_a_down_projection_for_each_count
 
 
 def test_weights_lie_along_k_unless_said_otherwise():
-    assert {shape.major for shape in mlp_shapes(8, 16, [1])} == {"k"}
+    assert {shape.layout for shape in mlp_shapes(8, 16, [1])} == {"k"}
 
 
 # The fastest
@@ -201,7 +203,7 @@ def test_every_contender_launches_its_own_kernel_with_its_raster_on_every_set(me
         assert tried.split is None
         assert kernels[name].gated == gated
         launches = launched[str(tried)]
-        assert {launch.entry for launch in launches} == {kernels[name].entry("k")}
+        assert {launch.entry for launch in launches} == {entry_of(kernels[name])}
         assert {launch.named["raster_rows"] for launch in launches} == {raster}
         assert {launch.sizes for launch in launches} == {(4000, 3072, 512)}
         assert {launch.named["weights_ahead"] for launch in launches} == {1}  # as in a GatedMLP
@@ -223,7 +225,7 @@ def test_one_raster_is_enough_where_all_tiles_run_at_once(measured):
     tiles = {kernel.name for kernel in GATED}
     times, _ = measured(Shape(64, 96, 512), everything=True)
     rasters = {tried.raster_rows for tried in times if tried.variant in tiles}
-    assert rasters == {autotune.RASTERS[0]}
+    assert rasters == {RASTERS[0]}
     times, _ = measured(Shape(8000, 8192, 64), everything=True)
     rasters = {tried.raster_rows for tried in times if tried.variant in tiles}
-    assert rasters == set(autotune.RASTERS)
+    assert rasters == set(RASTERS)

@@ -93,7 +93,7 @@ class Description:
         laid = [
             f"packed by {view.packing}"
             if view.packing
-            else _LAYOUTS[str(problem.weight_major(view))]
+            else _LAYOUTS[str(problem.weight_layout(view))]
             for view in (*self.gate_up, self.down)
         ]
         if len(set(laid)) == 1:

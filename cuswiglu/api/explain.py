@@ -8,10 +8,11 @@ from typing import Any
 from .. import arrays, problem
 from ..common.device import DeviceInfo
 from ..kernels.manifest import variants
+from ..kernels.variant import Estimate
 from ..problem import Problem, activations
 from ..problem.activations import ClampedSwiGLU
 from ..runtime import plan
-from ..selection import cost, select, tuned
+from ..selection import select, tuned
 from ..selection.select import Choice
 
 
@@ -54,15 +55,15 @@ class Explanation:
     device: DeviceInfo | None
     choice: Choice
     measured: tuned.Entry | None
-    estimates: list[cost.Estimate]
+    estimates: list[Estimate]
     obstacles: dict[str, str]
 
     def __str__(self) -> str:
         problem = self.problem
         lines = [
             f"M = {problem.m}, N = {problem.n}, K = {problem.k}, "
-            f"{'gate and up' if problem.gated else 'one weight'}, weights along {problem.major}, "
-            f"activation {problem.activation}, {problem.dtype}, "
+            f"{problem.op.value}, weights along {problem.layout}, "
+            f"activation {problem.activation}, {problem.x.element}, "
             f"on {self.device.name if self.device else problem.device}",
             f"chosen: {self.choice.variant}"
             + (f" ({self.choice.reason})" if self.choice.reason else "")

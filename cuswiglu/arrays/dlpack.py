@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from ..common.dtypes import ELEMENTS
+
 HOST = (1, 3)  # kDLCPU, kDLCUDAHost
 CUDA = 2  # kDLCUDA
 CUDA_MANAGED = 13  # kDLCUDAManaged: its device is not where the memory lives
 VERSION = (1, 0)  # the newest that is read here
 _READ_ONLY = 1  # bit of the flags
-_BFLOAT = 4  # kDLBfloat
+_BFLOAT = ELEMENTS["bfloat16"].dlpack
 _TYPE_NAMES = {0: "int", 1: "uint", 2: "float", _BFLOAT: "bfloat", 5: "complex", 6: "bool"}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..common.device import CPU, Device
-from ..common.dtypes import DTYPES, ELEMENTS, PATTERNS
+from ..common.dtypes import BFLOAT16, DTYPES, PATTERNS
 from . import allocate, dlpack, foreign, streams
 from .allocate import is_cupy
 from .array_view import ArrayView
@@ -124,7 +124,7 @@ def _by_cuda_interface(name: str, array: Any, stream: Any, patterns: bool) -> An
 
 def _element(memory: Memory) -> np.dtype[Any]:
     """Element type of the memory; bit patterns are BF16."""
-    return ELEMENTS[memory.dtype]
+    return DTYPES.get(memory.dtype, BFLOAT16)
 
 
 def _checked(name: str, array: Any, memory: Memory, patterns: bool) -> Memory:

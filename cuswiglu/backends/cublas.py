@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..arrays import cupy_module
+from ..common.dtypes import ELEMENTS
 from ..problem.activations import SILU, TANH_CUBE, TANH_SCALE, Activation
 
 # FP32 products of at most this many bytes are held at a time; rows are computed in blocks.
 PRODUCT_BYTES = 256 << 20
 WORKSPACE_BYTES = 32 << 20  # what cuBLAS takes by default on Hopper
-#: CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF (library_types.h)
-_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
+#: What products are of, and CUDA_R_32F (library_types.h), as sums may be.
+_TYPES = {"float32": 0} | {name: element.cublas for name, element in ELEMENTS.items()}
 _COMPUTE_32F = 68  # CUBLAS_COMPUTE_32F
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_ALGORITHM = -1
@@ -64,14 +65,13 @@ def swiglu(
     biases : (b_gate, b_up), or none
         (N,) cupy.ndarray, or None.
     """
-    activate = activation_kernel(activation.name)
+    activate = activation_kernel(activation.name, *activation.parameters)
+    numbers = activation.parameters.values()
     b_gate, b_up = (_in_fp32(bias) for bias in biases or (None, None))
     for block, (gate_product, up_product) in _blocks(out, 2):
         matmul(x[block], gate, gate_product)
         matmul(x[block], up, up_product)
-        activate(
-            gate_product, up_product, b_gate, b_up, activation.alpha, activation.limit, out[block]
-        )
+        activate(gate_product, up_product, b_gate, b_up, *numbers, out[block])
 
 
 def _blocks(out: Any, count: int) -> Iterator[tuple[slice, Any]]:
@@ -91,11 +91,11 @@ def _in_fp32(bias: Any) -> Any:
 
 
 @functools.cache
-def activation_kernel(name: str) -> Any:
+def activation_kernel(name: str, *parameters: str) -> Any:
     """Make the elementwise kernel of an activation: biases, activation, product, one rounding."""
+    takes = "gate_product", "up_product", "b_gate", "b_up", *parameters
     return cupy_module().ElementwiseKernel(
-        "float32 gate_product, float32 up_product, float32 b_gate, float32 b_up, "
-        "float32 alpha, float32 limit",
+        ", ".join(f"float32 {one}" for one in takes),
         "T y",
         "float gate = gate_product + b_gate; float up = up_product + b_up; "
         f"y = T({_EXPRESSIONS[name]})",

@@ -12,12 +12,14 @@ from ..common import files
 from ..models.shapes import SHAPES
 from ..runtime import plan
 from ..selection import select, tuned
-from .types import positive
+from .types import positive, positives
 
 
-def add_parser(commands: Any) -> None:
-    """The grammar of `tune`, added to the subcommands."""
-    parser = commands.add_parser("tune", help="measure which kernel is fastest on this GPU")
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add the grammar of `tune` to the commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "tune", help="measure which kernel is fastest on this GPU"
+    )
     parser.add_argument(
         "--shape",
         action="append",
@@ -28,7 +30,9 @@ def add_parser(commands: Any) -> None:
         "--hidden", type=positive, metavar="K", help="hidden size, with --intermediate"
     )
     parser.add_argument("--intermediate", type=positive, metavar="N", help="intermediate size")
-    parser.add_argument("--tokens", type=_tokens, default=[512, 1024, 2048, 4096], metavar="M,...")
+    parser.add_argument(
+        "--tokens", type=positives, default=[512, 1024, 2048, 4096], metavar="M,..."
+    )
     parser.add_argument("--layout", choices=["k", "n"], default="k", help="weights along K or N")
     parser.add_argument("--rounds", type=positive, default=5, help="turns each kernel takes (5)")
     parser.add_argument(
@@ -39,10 +43,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="measure every kernel and fit the cost model's rates too",
     )
-
-
-def _tokens(text: str) -> list[int]:
-    return [positive(part) for part in text.split(",")]
+    return parser
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"tune needs a Hopper GPU (compute capability 9.0), got {device.name}")
     path = options.output or tuned.cache_path()
     _check_writable(path)
-    measured: dict[autotune.Shape, dict[autotune.Tried, float]] = {}
+    measured: dict[tuned.Shape, dict[autotune.Tried, float]] = {}
     for shape in _progress(shapes):
         measured[shape] = autotune.measure(shape, rounds=options.rounds, everything=options.fit)
         _, entry = autotune.best(shape, measured[shape])
@@ -88,15 +89,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_writable(path: Path) -> None:
-    """Before minutes of measuring, not after them."""
+    """Refuse before minutes of measuring, not after them."""
     try:
         files.make_folder(path)
     except OSError as error:
         raise OSError(f"{error}: pass --output FILE in a folder that can be written") from error
 
 
-def _progress(shapes: list[autotune.Shape]) -> Any:
-    """The shapes behind a progress bar, where rich is installed."""
+def _progress(shapes: list[tuned.Shape]) -> Any:
+    """Put the shapes behind a progress bar, where rich is installed."""
     try:
         from rich.progress import track
     except ImportError:

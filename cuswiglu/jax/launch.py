@@ -12,6 +12,7 @@ from .. import arrays, problem
 from ..arrays import ArrayView
 from ..common.cache import Cache
 from ..common.device import Device
+from ..common.dtypes import ELEMENTS
 from ..problem import TMA_ALIGNMENT, Problem, activations
 from ..problem.activations import Activation, ClampedSwiGLU
 from ..runtime import plan
@@ -86,7 +87,7 @@ class Description:
         )
 
     def down_problem(self, device: Device) -> Problem:
-        """hidden @ w_down + b_down, likewise."""
+        """Hidden @ w_down + b_down, likewise."""
         down = self._weight("w_down", (self.n, self.k_out), device)
         hidden = arrays.new_view("hidden", (self.m, self.n), device, self.dtype)
         return problem.describe(hidden, [down], biased="b_down" in self.biases)
@@ -167,7 +168,7 @@ def execute(call: Call) -> None:
     launch = _launches.get(key)
     if launch is None:
         made = Description.parse(key[0])
-        expected = [(xla.DTYPES[made.dtype], shape) for _, shape in made.operands]
+        expected = [(ELEMENTS[made.dtype].xla, shape) for _, shape in made.operands]
         if call.buffers != expected:
             raise ValueError(f"the call's arrays are {call.buffers}, expected {expected}")
         launch = Launch(made, key[1])

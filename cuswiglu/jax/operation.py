@@ -26,7 +26,7 @@ Array = Any
 
 @functools.cache
 def operation(asked: Asked, layout: str, variant: str) -> Callable[..., Array]:
-    """swiglu or mlp, of x (M, K) and the arguments that are asked for.
+    """Swiglu or mlp, of x (M, K) and the arguments that are asked for.
 
     Parameters
     ----------
@@ -36,7 +36,6 @@ def operation(asked: Asked, layout: str, variant: str) -> Callable[..., Array]:
     variant : str
         As in `cuswiglu.swiglu`.
     """
-
     forward: Any = jax.custom_batching.custom_vmap(
         functools.partial(_forward, asked, layout, variant)
     )
@@ -122,8 +121,7 @@ def choose(
         gate_up="",
         down="",
         activation=asked.activation.name,
-        alpha=asked.activation.alpha,
-        limit=asked.activation.limit,
+        **asked.activation.parameters,
         biases=tuple(name for name in asked.names if name.startswith("b_")),
         dtype=dtype,
     )

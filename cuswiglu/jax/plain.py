@@ -50,7 +50,7 @@ def forward(asked: Asked, x: Array, *others: Array) -> Array:
 
 
 def down(hidden: Array, given: dict[str, Array]) -> Array:
-    """hidden @ w_down + b_down, summed in FP32 and rounded once."""
+    """Hidden @ w_down + b_down, summed in FP32 and rounded once."""
     return _sum(hidden, given["w_down"], given.get("b_down")).astype(hidden.dtype)
 
 

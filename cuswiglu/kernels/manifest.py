@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .decode_variant import DecodeVariant
+from ..problem import EntryPoint, Layout
+from .decode import DecodeVariant
 from .tile import TileVariant
 from .variant import DECODE_FAMILIES, Variant
 
 CUBINS = Path(__file__).parent.parent / "cubins"
-MANIFEST_FORMAT = 6
+MANIFEST_FORMAT = 7
 REBUILD = "rebuild with `pip install --force-reinstall --no-deps .` in the source tree"
 
 
@@ -29,14 +30,20 @@ class KernelsUnavailableError(RuntimeError):
     """
 
 
+def _entry(row: dict[str, Any]) -> EntryPoint:
+    asked = "x w out scales epilogue grouped name"
+    return EntryPoint(Layout(row["layout"]), **{field: row[field] for field in asked.split()})
+
+
 def _parse(row: dict[str, Any], folder: Path) -> Variant:
     entries = row["entries"]
     common = {field: row[field] for field in ("name", "family", "block_k", "threads", "sha256")}
     common |= {
         **row["limits"],
         "cubin": str(folder / row["cubin"]),
-        "entries": tuple((key, entry["name"]) for key, entry in entries.items()),
-        "registers": max(entry["registers"] for entry in entries.values()),
+        "entries": tuple(_entry(entry) for entry in entries),
+        "arguments": tuple((name, kind) for name, kind in row["arguments"]),
+        "registers": max(entry["registers"] for entry in entries),
     }
     if row["family"] in DECODE_FAMILIES:
         own = "tokens mma_rows max_rows max_ranks max_stages ctas barrier_bytes chunk"
@@ -101,7 +108,7 @@ def variants(folder: Path = CUBINS) -> tuple[Variant, ...]:
     ['decode', 'decode-plain', 'dual', 'interleave', 'plain', 'sync']
     """
     try:
-        return tuple(_parse(row, folder) for row in read_manifest(folder)["instances"])
+        return tuple(_parse(row, folder) for row in read_manifest(folder)["variants"])
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         raise KernelsUnavailableError(
             f"the kernel manifest {folder / 'manifest.json'} is damaged ({error!r}): {REBUILD}"

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..problem import Problem
 from . import tile_columns
+from .estimate import Rates, loads_us
+from .launch_shape import LaunchShape, ResidentClusters
+from .split import Split
 from .tile_columns import Columns
-from .variant import Variant
+from .variant import Estimate, Variant
+
+# Of one Hopper SM: the datasheet's dense BF16 rate of 989.5 TFLOP/s on 132 SMs at 1.83 GHz.
+FLOPS_PER_CYCLE = 4096
+# Shared memory gives and takes 128 bytes a cycle.
+SHARED_BYTES_PER_CYCLE = 128
+# What the power limit leaves of the clock in long runs, measured on an H200.
+CYCLES_PER_US = 1450.0
+# Launch, first loads and last stores, partly hidden behind the kernel ahead.
+LAUNCH_US = 3.0
+# Values of raster_rows that tuning measures.
+RASTERS = (16, 8, 4)
 
 
 @dataclass(frozen=True)
@@ -51,21 +68,111 @@ class TileVariant(Variant):
         return self.shared_bytes
 
     @property
-    def tiles_a_cluster(self) -> int:
-        return self.cluster_m
+    def cluster_tokens(self) -> int:
+        return self.block_m * self.cluster_m
 
     def box(self, operand: str) -> tuple[int, int, int]:
+        """TMA box of an operand."""
         return dict(self.boxes)[operand]
 
-    def weight_box(self, major: str, columns: Columns) -> tuple[int, int, int]:
-        """The TMA box of a weight, in a launch whose result is cut so."""
-        contiguous, rows, span = self.box(f"weight_{major}")
-        return contiguous, columns.wide_width if major in self.fitted_boxes else rows, span
+    def weight_box(self, layout: str, columns: Columns) -> tuple[int, int, int]:
+        """TMA box of a weight, in a launch whose result is cut so."""
+        contiguous, rows, span = self.box(f"weight_{layout}")
+        return contiguous, columns.wide_width if layout in self.fitted_boxes else rows, span
 
     def rows(self, m: int) -> int:
         """Rows of clusters that cover M."""
-        return -(-m // (self.block_m * self.cluster_m))
+        return -(-m // self.cluster_tokens)
 
-    def columns(self, m: int, n: int, major: str, resident: int) -> Columns:
-        """How to cut N into columns of tiles when `resident` clusters run at once."""
-        return tile_columns.best(n, self.rows(m), resident, dict(self.widths)[major])
+    def columns(self, m: int, n: int, layout: str, resident: int) -> Columns:
+        """Cut N into columns of tiles when `resident` clusters run at once."""
+        return tile_columns.best(n, self.rows(m), resident, dict(self.widths)[layout])
+
+    def resident(self, multiprocessors: int) -> int:
+        """Number of clusters that run at once, as far as the number of SMs tells."""
+        return max(1, multiprocessors // self.cluster_m)
+
+    def _busiest(self, m: int, n: int, layout: str, at_once: int) -> tuple[int, float]:
+        """Clusters of tiles, and the work of the busiest of those that run at once."""
+        rows, cut = self.rows(m), self.columns(m, n, layout, at_once)
+        return rows * cut.count, tile_columns.busiest(cut, rows, at_once, self.block_n)
+
+    def rated_waves(self, m: int, n: int, layout: str, multiprocessors: int) -> float:
+        """Work of the busiest cluster, in tiles of full width."""
+        return self._busiest(m, n, layout, self.resident(multiprocessors))[1]
+
+    def analytic_rates(self) -> Rates:
+        """Rates from the tile alone, for a kernel that was never measured."""
+        weights = 2 if self.gated else 1
+        columns = weights * self.block_n
+        passes = 1
+        if self.family == "sync":
+            columns, passes = self.block_n, 2
+        tensor = 2 * self.block_m * columns * self.block_k / FLOPS_PER_CYCLE
+        # Each 64-row WGMMA reads its rows of X and all columns of the weights; TMA writes a stage.
+        row_blocks = self.block_m // 64
+        read = self.block_m + row_blocks * columns
+        written = self.block_m + columns
+        shared = 2 * self.block_k * (read + written) / SHARED_BYTES_PER_CYCLE
+        step = passes * max(tensor, shared) / CYCLES_PER_US
+        # Activation and stores of a tile: hidden in pingpong, but for the last.
+        epilogue = 0.0 if self.schedule == "pingpong" else 1.5
+        return Rates(step, epilogue + 0.2)
+
+    def estimate(
+        self, problem: Problem, multiprocessors: int, measured: Mapping[str, Rates]
+    ) -> Estimate | None:
+        """Estimate a launch as waves of tiles.
+
+        A tile takes a time per step of K, which tensor cores or shared memory bound and which was
+        measured for each kernel where it could be, and a time of its own for the epilogue that the
+        next tile does not hide. With few tokens the weights' bytes take longer.
+        """
+        at_once = self.resident(multiprocessors)
+        clusters, count = self._busiest(problem.m, problem.n, problem.layout, at_once)
+        rates = measured.get(self.name) or self.analytic_rates()
+        k_tiles = -(-problem.k // self.block_k)
+        products = count * (k_tiles * rates.step_us + rates.tile_us)
+        us = LAUNCH_US + math.hypot(products, loads_us(problem, multiprocessors))
+        evenness = self.rows(problem.m) * problem.n / (count * at_once * self.block_n)
+        return Estimate(self, clusters * self.cluster_m, count, evenness, us)
+
+    def launchable(self, problem: Problem, split: Split | None) -> bool:
+        return split is None
+
+    def cuts(self, problem: Problem, multiprocessors: int) -> Iterator[tuple[int, Split | None]]:
+        at_once = self.resident(multiprocessors)
+        clusters, _ = self._busiest(problem.m, problem.n, problem.layout, at_once)
+        for raster_rows in RASTERS if clusters > at_once else RASTERS[:1]:
+            yield raster_rows, None
+
+    def launch_shape(
+        self, problem: Problem, raster_rows: int, split: Split | None, resident: ResidentClusters
+    ) -> LaunchShape:
+        at_once = resident(self.cluster_m, self.shared_bytes)
+        columns = self.columns(problem.m, problem.n, problem.layout, at_once)
+        rows = self.rows(problem.m)
+        weight = self.weight_box(problem.layout, columns)
+        return LaunchShape(
+            columns=columns,
+            rows=rows,
+            tokens=self.cluster_tokens,
+            cluster=self.cluster_m,
+            clusters=min(rows * columns.count, at_once),
+            shared_bytes=self.shared_bytes,
+            boxes={
+                "x": self.box("x"),
+                "w_first": weight,
+                "w_second": weight,
+                "out": self.box("out"),
+            },
+            integers={
+                "m": problem.m,
+                "n": problem.n,
+                "k": problem.k,
+                "raster_rows": raster_rows or self.raster_rows,
+                "wide": columns.wide,
+                "wide_width": columns.wide_width,
+                "narrow_width": columns.narrow_width,
+            },
+        )

@@ -1,23 +1,55 @@
-"""Variants: one compiled kernel, its limits and its entry points."""
+"""Variants: a compiled kernel, its limits and entry points, and what is asked of every kind."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
 
-from ..problem import Problem
+from ..problem import EntryPoint, Layout, Problem
+from .estimate import Rates
+from .launch_shape import LaunchShape, ResidentClusters
+from .split import Split
 
 #: Families for few tokens, of gate and up and of one weight.
 DECODE_FAMILIES = ("decode", "decode-plain")
 SHARED_BYTES = 227 << 10  # of an SM, for one CTA
 PLAIN_FAMILIES = ("plain", "decode-plain")
-#: What is behind a weight layout in `Variant.entries`: of a dtype, then of extras.
-_DTYPES = {"bfloat16": "", "float16": "_f16"}
-_EXTRAS = {False: "", True: "_any"}
+
+_Kind = TypeVar("_Kind", bound="Variant")
 
 
 @dataclass(frozen=True)
-class Variant:
-    """A compiled kernel instance: a `TileVariant` or a `DecodeVariant`.
+class Estimate:
+    """What the cost model says of a kernel.
+
+    Attributes
+    ----------
+    kernel : Variant
+    tiles : int
+        Number of output tiles.
+    waves : float
+        Full tiles that the work of the busiest cluster amounts to.
+    evenness : float
+        Share of all clusters' time that goes into the result: 1 where every wave is full.
+    us : float
+        Microseconds of a launch.
+    split : Split or None
+        How a decode kernel's work is cut.
+    """
+
+    kernel: Variant
+    tiles: int
+    waves: float
+    evenness: float
+    us: float
+    split: Split | None = None
+
+
+@dataclass(frozen=True)
+class Variant(ABC):
+    """A compiled kernel: a `TileVariant` or a `DecodeVariant`.
 
     Attributes
     ----------
@@ -32,9 +64,10 @@ class Variant:
         N and K must be multiples of these (elements).
     alignment_bytes : int
         Of every base address and row stride.
-    entries : tuple of (str, str)
-        Weight layout ("k", "n", or "p8" and "p1" for packed weights), with "_f16" behind it for
-        FP16, and "_any" for biases and activations other than SiLU -> entry point.
+    entries : tuple of EntryPoint
+    arguments : tuple of (str, str)
+        Name and kind of every argument of an entry point, in order; kinds are "tensor_map",
+        "pointer", "int32", "int64" and "float32".
     registers : int
         A thread at entry.
     cubin, sha256 : str
@@ -55,19 +88,23 @@ class Variant:
     n_multiple: int
     k_multiple: int
     alignment_bytes: int
-    entries: tuple[tuple[str, str], ...]
+    entries: tuple[EntryPoint, ...]
+    arguments: tuple[tuple[str, str], ...]
     registers: int
     cubin: str
     sha256: str
 
-    def entry(self, major: str, dtype: str = "bfloat16", *, extras: bool = False) -> str:
-        """The entry point for weights that lie so, and arrays of a dtype; as `Problem.extras`."""
-        return dict(self.entries)[major + _DTYPES[dtype] + _EXTRAS[extras]]
+    #: Whether it adds sums in one order whatever M is, if its split stays (``split_for_any_m``).
+    batch_invariant: ClassVar[bool] = False
+
+    def entry(self, asked: EntryPoint) -> str:
+        """Name of the entry point that is compiled for what is asked for."""
+        return self.entries[self.entries.index(asked)].name
 
     @property
-    def layouts(self) -> tuple[str, ...]:
-        """Weight layouts that it is made for; for SiLU in BF16 all of them."""
-        return tuple(key for key, _ in self.entries if "_" not in key)
+    def layouts(self) -> tuple[Layout, ...]:
+        """Weight layouts that it is compiled for."""
+        return tuple(dict.fromkeys(entry.layout for entry in self.entries))
 
     @property
     def gated(self) -> bool:
@@ -75,18 +112,58 @@ class Variant:
         return self.family not in PLAIN_FAMILIES
 
     @property
+    @abstractmethod
     def most_shared(self) -> int:
         """Dynamic shared memory that a CTA may ask for (bytes)."""
-        raise NotImplementedError
 
     @property
-    def tiles_a_cluster(self) -> int:
-        """Tiles of the result that a cluster computes at once."""
-        return 1
+    @abstractmethod
+    def cluster_tokens(self) -> int:
+        """Tokens (rows of the result) that a cluster computes at once."""
+
+    @abstractmethod
+    def estimate(
+        self, problem: Problem, multiprocessors: int, measured: Mapping[str, Rates]
+    ) -> Estimate | None:
+        """Estimate a launch on a device of so many SMs; None if there is no way to cut the work.
+
+        `measured` holds rates of variants by name.
+        """
+
+    @abstractmethod
+    def launch_shape(
+        self, problem: Problem, raster_rows: int, split: Split | None, resident: ResidentClusters
+    ) -> LaunchShape:
+        """Shape of a launch; `raster_rows` of 0 is the variant's own."""
+
+    @abstractmethod
+    def launchable(self, problem: Problem, split: Split | None) -> bool:
+        """Whether a table's split, or that there is none, goes with the kernel and the problem."""
+
+    @abstractmethod
+    def cuts(self, problem: Problem, multiprocessors: int) -> Iterator[tuple[int, Split | None]]:
+        """Ways to cut the work that are worth measuring, each as raster_rows and split."""
+
+    def considered(self, problem: Problem, able: Sequence[Variant]) -> bool:
+        """Whether selection considers the kernel beside the others that are able to compute it."""
+        return True
+
+    def rated_waves(self, m: int, n: int, layout: str, multiprocessors: int) -> float | None:
+        """Waves that the kernel's time is proportional to, or None if its model has no `Rates`."""
+        return None
+
+    def split_for_any_m(
+        self: _Kind, able: Sequence[_Kind], problem: Problem, multiprocessors: int
+    ) -> Split | None:
+        """Split that adds sums in one order for any M, or None.
+
+        `able` are all batch-invariant kernels that can compute the problem, for any M.
+        """
+        return None
 
     def takes(self, problem: Problem) -> bool:
         """Whether it is made for this kind of weights: one, a pair, packed, along K or N."""
-        return self.gated == problem.gated and problem.major in self.layouts
+        return self.gated == problem.gated and problem.layout in self.layouts
 
     def obstacle(self, problem: Problem) -> str | None:
         """The first limit that a problem breaks, in words, or None."""
@@ -100,19 +177,20 @@ class Variant:
             return f"N must be a multiple of {self.n_multiple}, got {problem.n}"
         if problem.k % self.k_multiple:
             return f"K must be a multiple of {self.k_multiple}, got {problem.k}"
-        if problem.major == "mixed":
+        if problem.layout is Layout.MIXED:
             return (
                 "w_gate and w_up must have the same layout, both contiguous along K or both along N"
             )
-        if problem.major not in self.layouts:
-            if problem.packed:
+        if problem.layout not in self.layouts:
+            if problem.layout.packing:
                 return "packed weights need a kernel of the interleave family"
             if self.family == "interleave":
                 return "the weights must be packed (cuswiglu.pack)"
             return "the weights must be contiguous along K (a checkpoint's weight.T)"
-        keys = dict(self.entries)
-        if problem.major + _DTYPES[problem.dtype] not in keys:
-            return f"{self.name} computes bfloat16 only, got {problem.dtype}"
-        if problem.major + _DTYPES[problem.dtype] + _EXTRAS[problem.extras] not in keys:
+        asked = problem.entry_point
+        if asked not in (replace(entry, epilogue=asked.epilogue) for entry in self.entries):
+            elements = ", ".join(dict.fromkeys(entry.x for entry in self.entries))
+            return f"{self.name} computes {elements} only, got {asked.x}"
+        if asked not in self.entries:
             return f"{self.name} computes SiLU only, without biases"
         return problem.tma_obstacle()

@@ -1,6 +1,15 @@
 """Problems: what is to be computed, of which arguments, checked and free of arrays."""
 
-from .problem import ELEMENT_BYTES, TMA_ALIGNMENT, TMA_EXTENT, Operand, Problem, describe, operand
+from .problem import (
+    TMA_ALIGNMENT,
+    TMA_EXTENT,
+    EntryPoint,
+    Matrix,
+    Op,
+    Problem,
+    describe,
+    weight_matrix,
+)
 from .validate import (
     check_alike,
     check_apart,
@@ -14,21 +23,24 @@ from .validate import (
 )
 from .weights import (
     GRANULARITIES,
+    Layout,
     PackedWeights,
     check_granularity,
     gate_up,
     intermediate,
     split,
     view_all,
-    weight_major,
+    weight_layout,
 )
 
 __all__ = [
-    "ELEMENT_BYTES",
     "GRANULARITIES",
     "TMA_ALIGNMENT",
     "TMA_EXTENT",
-    "Operand",
+    "EntryPoint",
+    "Layout",
+    "Matrix",
+    "Op",
     "PackedWeights",
     "Problem",
     "check_alike",
@@ -44,8 +56,8 @@ __all__ = [
     "describe",
     "gate_up",
     "intermediate",
-    "operand",
     "split",
     "view_all",
-    "weight_major",
+    "weight_layout",
+    "weight_matrix",
 ]

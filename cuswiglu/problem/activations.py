@@ -7,9 +7,10 @@ from coefficients; what is not, as GELU and ReLU, needs code of its own there.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -29,10 +30,11 @@ class Coefficients:
     limit: float = math.inf
     up_constant: float = 0.0
 
-    def for_kernels(self) -> tuple[float, ...]:
-        """In the kernels' order; 1 / (1 + 2^x) is what they have for the sigmoid."""
+    def for_kernels(self) -> dict[str, float]:
+        """Name them as the kernels' arguments, for which the sigmoid is 1 / (1 + 2^x)."""
         linear = max(-_FP32_LARGEST, min(-LOG2_E * self.linear, _FP32_LARGEST))
-        return linear, -LOG2_E * self.cubic, self.limit, self.up_constant
+        cubic = -LOG2_E * self.cubic
+        return dataclasses.asdict(self) | {"linear": linear, "cubic": cubic}
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class Named:
         How kernels compute it: 1 and 3 are GELU's and ReLU's own ways, others are from the
         coefficients; 0 is SiLU's, for which, without biases, they have entries of its own.
     coefficients : Coefficients
-    alpha, limit : float
-        Of no use to it; 0.
+    parameters : mapping of str to float
+        Numbers that it takes, by name: none.
     gate : function of xp, gate
         act(gate) in gate's precision; xp is numpy or cupy, as the array is.
     """
@@ -56,11 +58,10 @@ class Named:
     code: int
     coefficients: Coefficients = field(compare=False, repr=False)
     gate: Callable[[Any, Array], Array] = field(compare=False, repr=False)
-    alpha: ClassVar[float] = 0.0
-    limit: ClassVar[float] = 0.0
+    parameters: ClassVar[Mapping[str, float]] = {}
 
     def __call__(self, xp: Any, gate: Array, up: Array) -> Array:
-        """act(gate) * up, in their precision."""
+        """Compute act(gate) * up, in their precision."""
         return self.gate(xp, gate) * up
 
     def __str__(self) -> str:
@@ -111,12 +112,17 @@ class ClampedSwiGLU:
             )
 
     @property
+    def parameters(self) -> Mapping[str, float]:
+        """Numbers that it takes, by name."""
+        return {"alpha": self.alpha, "limit": self.limit}
+
+    @property
     def coefficients(self) -> Coefficients:
-        """For the kernels."""
+        """Coefficients that the kernels compute it from."""
         return Coefficients(linear=self.alpha, limit=self.limit, up_constant=1.0)
 
     def __call__(self, xp: Any, gate: Array, up: Array) -> Array:
-        """Of gate and up, in their precision; xp is numpy or cupy, as the arrays are."""
+        """Compute it of gate and up, in their precision; xp is numpy or cupy, as the arrays are."""
         gate = xp.minimum(gate, self.limit)
         up = xp.clip(up, -self.limit, self.limit)
         return gate / (1 + xp.exp(-self.alpha * gate)) * (up + 1)
@@ -145,7 +151,7 @@ def _silu(xp: Any, gate: Array) -> Array:
 
 
 def _gelu(xp: Any, gate: Array) -> Array:
-    """gate times the normal distribution's integral up to it, small ones as precise as others."""
+    """Gate times the normal distribution's integral up to it, small ones as precise as others."""
     scaled = gate * -math.sqrt(0.5)
     if xp.__name__ == "numpy":  # which has no erfc
         halves = xp.vectorize(math.erfc, otypes=[gate.dtype])(scaled)
@@ -180,7 +186,7 @@ NAMED = {
 
 
 def find(activation: Any) -> Activation:
-    """What the argument `activation` of a call means.
+    """Find the activation that the argument `activation` of a call means.
 
     Raises
     ------

@@ -3,47 +3,109 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 
 from ..arrays import ArrayView
 from ..common.device import Device
+from ..common.dtypes import ELEMENTS
 from .activations import SILU, Activation
-from .weights import weight_major
+from .weights import Layout, weight_layout
 
 TMA_ALIGNMENT = 16  # bytes: of base addresses and of row strides (CUDA driver API, tensor maps)
 #: Rows and columns of a matrix: TMA's coordinates are of 32 bits with a sign, as are the kernels'
 #: integers, and go up to the end of a last tile.
 TMA_EXTENT = 2**31 - 1024
-ELEMENT_BYTES = 2
+
+
+class Op(Enum):
+    """What a problem computes, and its words for it."""
+
+    GATE_UP = "gate and up"  # activation(x @ gate) * (x @ up)
+    PRODUCT = "one weight"  # x @ weight
 
 
 @dataclass(frozen=True)
-class Operand:
-    """A matrix as TMA sees it: `rows` rows of `columns` contiguous elements.
+class EntryPoint:
+    """An entry point of a kernel; two are equal if they are compiled for the same.
 
-    `alignment` is the largest power of two, up to 16, that divides its address in bytes.
+    Attributes
+    ----------
+    layout : Layout
+        Layout of the weights.
+    x, w, out : str
+        Element types, by name.
+    scales : str
+        How scales of the weights lie; "none" where there are none.
+    epilogue : str
+        "silu" of gate and up, "none" of a product; "general" where biases are added, or another
+        activation than SiLU is computed.
+    grouped : bool
+        Whether rows of x belong to groups, each with weights of its own.
+    name : str
+        Name in the cubin; left out by a problem, which asks for one.
+    """
+
+    layout: Layout
+    x: str
+    w: str
+    out: str
+    scales: str
+    epilogue: str
+    grouped: bool
+    name: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix as TMA sees it.
+
+    Attributes
+    ----------
+    name : str
+        The argument's.
+    rows, columns, stride : int
+        Rows of contiguous elements, and elements from row to row.
+    alignment : int
+        Largest power of two, up to 16, that divides the address in bytes.
+    element : str
+        Element type, by name.
     """
 
     name: str
     rows: int
     columns: int
-    stride: int  # elements from row to row
+    stride: int
     alignment: int
+    element: str
+
+    def bytes(self, elements: int) -> int:
+        """Bytes of so many elements."""
+        return elements * ELEMENTS[self.element].bits // 8
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes from row to row."""
+        return self.bytes(self.stride)
+
+    @property
+    def granule(self) -> int:
+        """Number of elements in as many bytes as TMA's boxes and rows begin at multiples of."""
+        return _granule(self.element)
 
     def tma_obstacle(self) -> str | None:
         """Why a TMA descriptor cannot express it, and what to do, or None."""
-        elements = TMA_ALIGNMENT // ELEMENT_BYTES
         if self.alignment % TMA_ALIGNMENT:
             return (
                 f"{self.name}'s address is a multiple of {self.alignment} bytes only, "
                 f"TMA needs {TMA_ALIGNMENT}: pass {self.name} in an array of its own, or as a "
-                f"slice that begins at a multiple of {elements} elements"
+                f"slice that begins at a multiple of {self.granule} elements"
             )
-        if self.stride * ELEMENT_BYTES % TMA_ALIGNMENT:
+        if self.row_bytes % TMA_ALIGNMENT:
             return (
-                f"{self.name}'s row stride is {self.stride * ELEMENT_BYTES} bytes, "
+                f"{self.name}'s row stride is {self.row_bytes} bytes, "
                 f"TMA needs a multiple of {TMA_ALIGNMENT}: pass {self.name} contiguous, or with "
-                f"rows padded to a multiple of {elements} elements"
+                f"rows padded to a multiple of {self.granule} elements"
             )
         for count, of in ((self.rows, "rows"), (self.columns, "columns")):
             if count > TMA_EXTENT:
@@ -56,44 +118,60 @@ class Operand:
 
 @dataclass(frozen=True)
 class Problem:
-    """(M, K) @ (K, N) to (M, N): a gated product of two weights, or a plain product of one.
+    """(M, K) @ (K, N) to (M, N), of gate and up or of one weight.
 
-    `major` is how the weights lie: "k" (checkpoint), "n" (Flax), "mixed" when they differ, or "p8"
-    and "p1" for one packed matrix of gate and up. `activation` is of gate and up, and `biased` says
-    whether something is added to a product.
-    It holds no address, so that plans are shared by all arrays of the same kind.
+    It holds no address, so that choices are shared by all arrays of the same kind.
+
+    Attributes
+    ----------
+    op : Op
+    m, n, k : int
+    layout : Layout
+    x : Matrix
+    weights : tuple of Matrix
+        Gate and up, or the one matrix that they are packed in, or the only weight.
+    out : Matrix
+    device : Device
+    activation : Activation
+        What is done to gate and up.
+    biased : bool
+        Whether something is added to a product.
     """
 
+    op: Op
     m: int
     n: int
     k: int
-    major: str
-    x: Operand
-    weights: tuple[Operand, ...]
-    out: Operand
+    layout: Layout
+    x: Matrix
+    weights: tuple[Matrix, ...]
+    out: Matrix
     device: Device
-    dtype: str = "bfloat16"
     activation: Activation = SILU
     biased: bool = False
 
     @property
     def gated(self) -> bool:
         """Whether it is of gate and up."""
-        return len(self.weights) == 2 or self.packed
+        return self.op is Op.GATE_UP
 
     @property
-    def extras(self) -> bool:
-        """Whether it has biases or another activation than SiLU: kernels have entries for these."""
-        return self.biased or (self.gated and self.activation != SILU)
-
-    @property
-    def packed(self) -> bool:
-        """Whether gate and up are one matrix."""
-        return self.major.startswith("p")
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
+    def matrices(self) -> tuple[Matrix, ...]:
+        """Operands and result: x, the weights, out."""
         return self.x, *self.weights, self.out
+
+    @property
+    def elements(self) -> tuple[str, str, str]:
+        """Element types of x, the weights and the result."""
+        return self.x.element, self.weights[0].element, self.out.element
+
+    @property
+    def entry_point(self) -> EntryPoint:
+        """Entry point that a kernel needs for it."""
+        epilogue = "silu" if self.gated else "none"
+        if self.biased or (self.gated and self.activation != SILU):
+            epilogue = "general"
+        return EntryPoint(self.layout, *self.elements, "none", epilogue, grouped=False)
 
     @property
     def flops(self) -> int:
@@ -101,22 +179,33 @@ class Problem:
         return (4 if self.gated else 2) * self.m * self.n * self.k
 
     def tma_obstacle(self) -> str | None:
-        """The first thing TMA cannot express, or None."""
-        return next(filter(None, (operand.tma_obstacle() for operand in self.operands)), None)
+        """Why TMA cannot express the first matrix that it cannot, or None."""
+        return next(filter(None, (matrix.tma_obstacle() for matrix in self.matrices)), None)
+
+
+def _granule(element: str) -> int:
+    return TMA_ALIGNMENT * 8 // ELEMENTS[element].bits
 
 
 def _alignment(pointer: int) -> int:
     return TMA_ALIGNMENT if pointer == 0 else min(TMA_ALIGNMENT, pointer & -pointer)
 
 
-def operand(array: ArrayView) -> Operand:
-    """The TMA view of a matrix that is contiguous along rows or along columns."""
+def weight_matrix(array: ArrayView) -> Matrix:
+    """TMA's view of a weight, contiguous along rows or along columns."""
     rows, columns = array.shape
     row_stride, column_stride = array.strides
-    if weight_major(array) == "k":
+    if weight_layout(array) is Layout.K:
         rows, columns, row_stride = columns, rows, column_stride
     stride = row_stride if rows > 1 else max(columns, row_stride)
-    return Operand(array.name, rows, columns, stride, _alignment(array.pointer))
+    return Matrix(array.name, rows, columns, stride, _alignment(array.pointer), array.dtype)
+
+
+def _row_major(array: ArrayView) -> Matrix:
+    rows, columns = array.shape
+    granule = _granule(array.dtype)
+    stride = array.strides[0] if rows > 1 else -(-columns // granule) * granule
+    return Matrix(array.name, rows, columns, stride, _alignment(array.pointer), array.dtype)
 
 
 def describe(
@@ -127,30 +216,26 @@ def describe(
     activation: Activation = SILU,
     biased: bool = False,
 ) -> Problem:
-    """The problem of checked arrays; x and out as matrices (`arrays.matrix`).
+    """Describe the problem of checked arrays; x and out as matrices (`arrays.matrix`).
 
     `weights` are gate and up, or one alone. Without `out`, the problem of a new array.
     """
-    (m, k), n = x.shape, weights[0].shape[1]
-    majors = {weight_major(weight) for weight in weights}
-    if weights[0].packing:
-        n, majors = n // 2, {f"p{weights[0].packing}"}
+    (m, k), n, packing = x.shape, weights[0].shape[1], weights[0].packing
+    layouts = {weight_layout(weight) for weight in weights}
+    layout = layouts.pop() if len(layouts) == 1 else Layout.MIXED
+    if packing:
+        n, layout = n // 2, next(packed for packed in Layout if packed.packing == packing)
+    assert layout is not None
     return Problem(
+        op=Op.GATE_UP if packing or len(weights) > 1 else Op.PRODUCT,
         m=m,
         n=n,
         k=k,
-        major=str(majors.pop()) if len(majors) == 1 else "mixed",
-        x=_rows(x),
-        weights=tuple(operand(weight) for weight in weights),
-        out=Operand("out", m, n, n, TMA_ALIGNMENT) if out is None else _rows(out),
+        layout=layout,
+        x=_row_major(x),
+        weights=tuple(weight_matrix(weight) for weight in weights),
+        out=Matrix("out", m, n, n, TMA_ALIGNMENT, x.dtype) if out is None else _row_major(out),
         device=x.device,
-        dtype=x.dtype,
         activation=activation,
         biased=biased,
     )
-
-
-def _rows(array: ArrayView) -> Operand:
-    rows, columns = array.shape
-    stride = array.strides[0] if rows > 1 else -(-columns // 8) * 8
-    return Operand(array.name, rows, columns, stride, _alignment(array.pointer))

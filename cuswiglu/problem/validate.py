@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from .. import arrays
 from ..arrays import ArrayView
 from .biases import Biases
-from .weights import intermediate, weight_major
+from .weights import intermediate, weight_layout
 
 
 def _transpose_hint(name: str) -> str:
@@ -27,7 +27,7 @@ def check_weight(weight: ArrayView, rows: int | None, rows_name: str) -> None:
         )
     if weight.empty:
         raise ValueError(f"{weight.name} must not be empty, got shape {weight.shape}")
-    if weight_major(weight) is None:
+    if weight_layout(weight) is None:
         raise ValueError(
             f"{weight.name} must be contiguous along one of its dimensions, with rows that do not "
             f"overlap, got strides {weight.strides} (elements) for shape {weight.shape}: pass a "
@@ -120,7 +120,7 @@ def check_biases(biases: Biases, weights: Sequence[ArrayView], down: ArrayView |
 
 
 def check_x(x: ArrayView, gate: ArrayView) -> None:
-    """x is (..., K)."""
+    """X is (..., K)."""
     if x.ndim < 1:
         raise ValueError("x must have shape (..., K), got a scalar array")
     if x.shape[-1] != gate.shape[0]:

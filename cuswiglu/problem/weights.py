@@ -5,15 +5,38 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from .. import arrays
 from ..arrays import ArrayView
 
-#: Columns of gate, then of up, by turns. 8 is a column group of WGMMA's accumulators, so that gate
-#: and up meet in one thread in the order that stmatrix stores: the fastest. 1 is the paper's
-#: even/odd layout (arXiv 2607.02521), whose results must be stored two bytes at a time.
-GRANULARITIES = (8, 1)
+
+class Layout(str, Enum):
+    """How the weights of a problem lie in memory.
+
+    A packed matrix has columns of gate, then of up, by turns. 8 are a column group of WGMMA's
+    accumulators, so that gate and up meet in one thread in the order that stmatrix stores: the
+    fastest. 1 is the paper's even/odd layout (arXiv 2607.02521), whose results must be stored two
+    bytes at a time.
+    """
+
+    K = "k"  # contiguous along K (checkpoint)
+    N = "n"  # contiguous along N (Flax)
+    PACKED_8 = "p8"
+    PACKED_1 = "p1"
+    MIXED = "mixed"  # gate and up differ
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def packing(self) -> int:
+        """Columns that gate and up take turns by in a packed matrix, else 0."""
+        return {Layout.PACKED_8: 8, Layout.PACKED_1: 1}.get(self, 0)
+
+
+GRANULARITIES = tuple(layout.packing for layout in Layout if layout.packing)
 
 
 @dataclass(frozen=True)
@@ -82,13 +105,13 @@ def split(array: Any, granularity: int) -> tuple[Any, Any]:
     return turns[:, 0], turns[:, 1]
 
 
-def weight_major(weight: ArrayView) -> str | None:
-    """ "n" if rows are contiguous, "k" if columns are, None if neither is."""
+def weight_layout(weight: ArrayView) -> Layout | None:
+    """Layout of a weight by itself: N if rows are contiguous, K if columns are, else None."""
     (rows, columns), (row_stride, column_stride) = weight.shape, weight.strides
     if (column_stride == 1 or columns <= 1) and (row_stride >= columns or rows <= 1):
-        return "n"
+        return Layout.N
     if (row_stride == 1 or rows <= 1) and (column_stride >= rows or columns <= 1):
-        return "k"
+        return Layout.K
     return None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..common.device import DeviceInfo
+from ..common.dtypes import ELEMENTS
 
 MINIMUM_DRIVER = 12000  # CUDA 12.0: the first that loads our cubins (driver 525)
 NO_DRIVER = "no NVIDIA driver was found here: the kernels need a Hopper GPU and driver 525 or newer"
@@ -88,7 +89,6 @@ _ENCODE = ctypes.CFUNCTYPE(
     ctypes.c_int,  # out-of-bounds fill
 )
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
-_ELEMENTS = {"float16": 6, "bfloat16": 9}  # CU_TENSOR_MAP_DATA_TYPE_*
 _SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}  # span in bytes -> CU_TENSOR_MAP_SWIZZLE_*
 _L2_PROMOTION_256B = 3
 
@@ -309,7 +309,7 @@ class Driver:
         """
         status = self._encode(
             destination,
-            _ELEMENTS[dtype],
+            ELEMENTS[dtype].tma,
             2,
             address,
             (ctypes.c_uint64 * 2)(*extents),

@@ -10,15 +10,14 @@ from ..arrays import ArrayView
 from ..backends import cublas, reference
 from ..common.cache import Cache
 from ..common.device import DeviceInfo
-from ..kernels.decode_variant import DecodeVariant
 from ..problem import Problem
 from ..selection import select
 from ..selection.select import Choice
-from .arguments import KernelArguments, float_bits
+from .arguments import OPERANDS, KernelArguments
 from .driver import Driver, driver
-from .launch_shape import LoadedKernel, of_decode, of_tiles
+from .loaded_kernel import LoadedKernel
 from .portable import PortablePlan
-from .tensor_map import Descriptors
+from .tensor_map import TensorMaps
 
 CACHED_PLANS = 256
 
@@ -56,28 +55,28 @@ class Sm90Plan:
         self.choice = choice
         self.check_process = cuda.check_process
         self._lock = threading.Lock()
-        resident = LoadedKernel(kernel, problem, cuda)
-        shape = of_decode if isinstance(kernel, DecodeVariant) else of_tiles
-        made = shape(kernel, problem, choice, resident)
+        loaded = LoadedKernel(kernel, problem, cuda)
+        made = kernel.launch_shape(
+            problem, choice.raster_rows, choice.split, loaded.resident_clusters
+        )
         self.columns, self.rows, self.tokens = made.columns, made.rows, made.tokens
         self.clusters, self.grid = made.clusters, (made.cluster, made.clusters)
-        self._function = resident.function
+        self._function = loaded.function
         self._config = cuda.config(
             self.grid, (made.cluster, 1), kernel.threads, made.shared_bytes, overlapping
         )
         # A kernel with one weight ignores the second descriptor.
-        operands = [problem.x, problem.weights[0], problem.weights[-1], problem.out]
-        descriptors = [
-            Descriptors(cuda, operand, box, problem.dtype)
-            for operand, box in zip(operands, made.boxes, strict=False)
-        ]
+        matrices = problem.x, problem.weights[0], problem.weights[-1], problem.out
+        operands = dict(zip(OPERANDS, matrices, strict=False))
+        maps = {name: TensorMaps(cuda, operands[name], box) for name, box in made.boxes.items()}
         activation = problem.activation
-        coefficients = map(float_bits, activation.coefficients.for_kernels())
-        of_activation = activation.code, *coefficients
-        self._ahead = len(made.integers)
-        self._arguments = KernelArguments(
-            descriptors, (*made.integers, int(weights_ahead), *of_activation)
-        )
+        values = {
+            **made.integers,
+            "weights_ahead": int(weights_ahead),
+            "activation": activation.code,
+            **activation.coefficients.for_kernels(),
+        }
+        self._arguments = KernelArguments(kernel.arguments, maps, values)
         #: launch(addresses, stream): as a call, on operands there; for one thread at a time.
         self.launch = cuda.launcher(*self.packed, self._arguments.point_at)
 
@@ -102,7 +101,7 @@ class Sm90Plan:
 
     def load_weights_ahead(self) -> None:
         """From the next launch on: no kernel that may still run writes the weights."""
-        self._arguments.integers[self._ahead] = 1
+        self._arguments.set("weights_ahead", 1)
 
     @property
     def packed(self) -> tuple[Any, Any, int]:

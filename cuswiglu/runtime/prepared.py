@@ -16,8 +16,8 @@ from typing import Any
 
 from .. import arrays, problem
 from ..arrays import ArrayView
-from ..common.dtypes import BFLOAT16, FLOAT16
-from ..problem import ELEMENT_BYTES, TMA_ALIGNMENT, PackedWeights
+from ..common.dtypes import BFLOAT16, DTYPES, FLOAT16
+from ..problem import TMA_ALIGNMENT, PackedWeights
 from ..problem.activations import ClampedSwiGLU
 from ..problem.biases import Biases
 from . import plan
@@ -174,7 +174,8 @@ class PreparedCall:
         self._lock = threading.Lock()
         self._shape = out.shape
         self._hidden = first.problem.m, first.problem.n
-        self._hidden_bytes = math.prod(self._hidden) * ELEMENT_BYTES
+        self._itemsize = DTYPES[x.dtype].itemsize
+        self._hidden_bytes = math.prod(self._hidden) * self._itemsize
         # Plans of its own: the weights' addresses, once packed, stay.
         self._first = plan.kernel_plan(first.problem, first.choice)
         self.plans: tuple[Plan, ...] = (self._first,)
@@ -226,7 +227,7 @@ class PreparedCall:
         allocate, new_array, shape, lock = self._allocate, self._array, self._shape, self._lock
         launch_first, launch_second = self._first.launch, self._second.launch
         current_allocator, references = arrays.cupy_module().cuda.get_allocator, sys.getrefcount
-        result_bytes = math.prod(shape) * ELEMENT_BYTES
+        result_bytes = math.prod(shape) * self._itemsize
         behind = -(-result_bytes // _ALIGNMENT) * _ALIGNMENT
         both = behind + self._hidden_bytes
         memory: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections import OrderedDict
 
-from ..problem import ELEMENT_BYTES, Operand
+from ..problem import Matrix
 from .driver import Driver
 
 ALIGNMENT = 128  # of a TMA descriptor in kernel arguments
@@ -29,18 +29,15 @@ class TensorMaps:
     Parameters
     ----------
     cuda : Driver
-    operand : Operand
+    operand : Matrix
     box : (int, int, int)
-    dtype : str
-        As `Driver.encode_tensor_map` takes them.
+        As `Driver.encode_tensor_map` takes it.
     """
 
-    def __init__(
-        self, cuda: Driver, operand: Operand, box: tuple[int, int, int], dtype: str
-    ) -> None:
+    def __init__(self, cuda: Driver, operand: Matrix, box: tuple[int, int, int]) -> None:
         self._cuda = cuda
         self._operand = operand
-        self._box, self._dtype = box, dtype
+        self._box = box
         self._kept: OrderedDict[int, AlignedMemory] = OrderedDict()
 
     def at(self, address: int) -> int:
@@ -59,9 +56,9 @@ class TensorMaps:
                 found.address,
                 address,
                 (operand.columns, operand.rows),
-                operand.stride * ELEMENT_BYTES,
+                operand.row_bytes,
                 self._box,
-                self._dtype,
+                operand.element,
             )
             self._kept[address] = found
             if len(self._kept) > KEPT:

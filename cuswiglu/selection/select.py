@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..common.device import DeviceInfo
 from ..common.stack import callers_level
-from ..kernels import decode
-from ..kernels.decode import Split
-from ..kernels.decode_variant import DecodeVariant
 from ..kernels.manifest import variants
-from ..kernels.variant import Variant
+from ..kernels.split import Split
+from ..kernels.variant import Estimate, Variant
 from ..problem import Problem
-from . import cost, tuned
+from . import tuned
 
 PORTABLE = "cublas"
 REFERENCE = "numpy"
@@ -154,12 +151,12 @@ def _best(
         if entry.variant == PORTABLE and portable_too:
             return Choice(PORTABLE, PORTABLE, reason=f"measured: {entry.us:.1f} us")
         for kernel in able:
-            if kernel.name == entry.variant and _launchable(kernel, problem, entry.split):
+            if kernel.name == entry.variant and kernel.launchable(problem, entry.split):
                 reason = f"measured: {entry.us:.1f} us"
                 return Choice("sm90", kernel.name, kernel, entry.raster_rows, reason, entry.split)
     best = estimates(problem, device, able)[0]
-    tiles = not isinstance(best.kernel, DecodeVariant)
-    if portable_too and tiles and not problem.gated and best.evenness < EVEN_ENOUGH:
+    whole_k = best.split is None
+    if portable_too and whole_k and not problem.gated and best.evenness < EVEN_ENOUGH:
         reason = f"tiles fill {best.evenness:.0%} of their waves, and cuBLAS splits K"
         return Choice(PORTABLE, PORTABLE, reason=reason)
     reason = f"estimated: {best.us:.1f} us in {best.waves:.2f} waves"
@@ -175,45 +172,27 @@ def _for_any_m(problem: Problem, device: DeviceInfo | None, kernels: Sequence[Va
             f"{asked} needs arrays on a Hopper GPU (compute capability 9.0), got {where}: leave it "
             "out"
         )
-    decoding = [kernel for kernel in kernels if isinstance(kernel, DecodeVariant)]
-    able = [kernel for kernel in decoding if kernel.obstacle(problem) is None]
-    split = decode.for_any_m(able, problem, device.multiprocessors)
-    if split is None:
-        raise ValueError(f"{asked} cannot compute this problem: {_obstacle(problem, decoding)}")
-    kernel = decode.smallest_fitting(able, problem.m)
-    for ctas in decode.ctas_per_sm_options(problem):
-        chosen = dataclasses.replace(split, ctas=ctas)
-        if decode.layout(kernel, problem, chosen) is not None:
-            break
-    return Choice("sm90", kernel.name, kernel, 0, "the same sums for any M", chosen)
+    invariant = [kernel for kernel in kernels if kernel.batch_invariant]
+    able = [kernel for kernel in invariant if kernel.obstacle(problem) is None]
+    for kernel in prune(problem, able):
+        split = kernel.split_for_any_m(able, problem, device.multiprocessors)
+        if split is not None:
+            return Choice("sm90", kernel.name, kernel, 0, "the same sums for any M", split)
+    raise ValueError(f"{asked} cannot compute this problem: {_obstacle(problem, invariant)}")
 
 
 def prune(problem: Problem, able: Sequence[Variant]) -> list[Variant]:
-    """Of decode kernels the one for so many tokens, if they are few or there is no other kernel."""
-    decoding = [kernel for kernel in able if isinstance(kernel, DecodeVariant)]
-    others = [kernel for kernel in able if not isinstance(kernel, DecodeVariant)]
-    most = decode.GATED_TOKENS if problem.gated else decode.PLAIN_TOKENS
-    if decoding and (problem.m <= most or not others):
-        return [*others, decode.smallest_fitting(decoding, problem.m)]
-    return others
+    """Kernels that selection considers, of those that are able to compute a problem."""
+    return [kernel for kernel in able if kernel.considered(problem, able)]
 
 
-def _launchable(kernel: Variant, problem: Problem, split: Split | None) -> bool:
-    """Whether a table's split, or that there is none, goes with its kernel."""
-    if not isinstance(kernel, DecodeVariant):
-        return split is None
-    return split is not None and decode.layout(kernel, problem, split) is not None
-
-
-def estimates(
-    problem: Problem, device: DeviceInfo, kernels: Sequence[Variant]
-) -> list[cost.Estimate]:
-    """What the cost model says of each kernel, cheapest first."""
+def estimates(problem: Problem, device: DeviceInfo, kernels: Sequence[Variant]) -> list[Estimate]:
+    """Estimates of the cost model for each kernel, cheapest first."""
     user, packaged = tuned.tables()
     here = (device.name, measured_with(device))
     own = user.rates if (user.gpu, user.measured_with) == here else {}
     rates = {**packaged.rates, **own}
-    found = (cost.estimate(kernel, problem, device.multiprocessors, rates) for kernel in kernels)
+    found = (kernel.estimate(problem, device.multiprocessors, rates) for kernel in kernels)
     able = [estimate for estimate in found if estimate is not None]
     return sorted(able, key=lambda estimate: (estimate.us, estimate.kernel.name))
 

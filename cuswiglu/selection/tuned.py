@@ -1,4 +1,4 @@
-"""Tuned tables: which instance was fastest where it was measured.
+"""Tuned tables: which variant was fastest where it was measured.
 
 One table comes with the package, for the H200; `cuswiglu tune` writes another in the user's cache.
 Both are JSON, and hold names and numbers only.
@@ -11,36 +11,36 @@ import json
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from ..common import files
-from ..kernels.decode import Split
-from ..problem import Problem
-from .cost import Rates
+from ..kernels.estimate import Rates
+from ..kernels.split import Split
+from ..problem import Layout, Problem
 
-FORMAT = 1
+FORMAT = 2
+OLD_FORMAT = 1  # all of it measured in BF16; rows had "major" for "layout", and no "elements"
 PACKAGED = Path(__file__).parent / "tuned_h200.json"
 MAX_BYTES = 4 << 20
 MAX_RASTER_ROWS = 2**31 - 1  # a 32-bit kernel argument
 M_STEP = 64  # rows that share a choice: one WGMMA
 FEW_TOKENS = (8, 16, 32)  # and below it, columns of one
+#: Element types that `cuswiglu tune` measures with.
+MEASURED = ("bfloat16", "bfloat16", "bfloat16")
 
 
-class Sized(Protocol):
-    """What a key is made of: `Problem` has it, and so has `tuning.Shape`."""
+@dataclass(frozen=True)
+class Shape:
+    """A problem to tune: sizes, weight layout, and whether it has gate and up."""
 
-    @property
-    def gated(self) -> bool: ...
-    @property
-    def m(self) -> int: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def k(self) -> int: ...
-    @property
-    def major(self) -> str: ...
+    m: int
+    n: int
+    k: int
+    layout: str = Layout.K
+    gated: bool = True
+    elements: ClassVar[tuple[str, ...]] = MEASURED
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,20 @@ class Key:
     m: int
     n: int
     k: int
-    major: str
+    layout: str
+    elements: tuple[str, ...] = MEASURED  # of x, the weights and the result
 
     @classmethod
-    def of(cls, asked: Sized) -> Key:
-        """The key that a problem, or a shape to tune, falls under."""
+    def of(cls, asked: Problem | Shape) -> Key:
+        """Key that a problem, or a shape to tune, falls under."""
         whole = -(-asked.m // M_STEP) * M_STEP
         m = next((few for few in FEW_TOKENS if asked.m <= few), whole)
-        return cls(asked.gated, m, asked.n, asked.k, asked.major)
+        return cls(asked.gated, m, asked.n, asked.k, str(asked.layout), asked.elements)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The fastest instance (or "cublas"), its raster or its split, and its microseconds."""
+    """The fastest variant (or "cublas"), its raster or its split, and its microseconds."""
 
     variant: str
     raster_rows: int
@@ -79,6 +80,12 @@ class Table:
     measured_with: str
     choices: dict[Key, Entry]
     rates: dict[str, Rates]
+
+    def find(self, asked: Problem) -> Entry | None:
+        """Entry for a problem; for FP16, which has as many bytes and the same rates, BF16's too."""
+        key = Key.of(asked)
+        alike = tuple("bfloat16" if name == "float16" else name for name in key.elements)
+        return self.choices.get(key) or self.choices.get(replace(key, elements=alike))
 
 
 EMPTY = Table("", "", {}, {})
@@ -100,14 +107,10 @@ def parse(text: str) -> Table:
     """
     try:
         content = json.loads(text)
-        if content["format"] != FORMAT:
+        if content["format"] not in (OLD_FORMAT, FORMAT):
             raise ValueError(f"format {content['format']}, this version reads {FORMAT}")
-        choices = {
-            Key(
-                bool(row["gated"]), int(row["m"]), int(row["n"]), int(row["k"]), str(row["major"])
-            ): _entry(row)
-            for row in content["choices"]
-        }
+        old = content["format"] == OLD_FORMAT
+        choices = {_key(row, old): _entry(row) for row in content["choices"]}
         rates = {
             str(name): Rates(float(step), float(tile))
             for name, (step, tile) in content["rates"].items()
@@ -117,6 +120,13 @@ def parse(text: str) -> Table:
         return Table(str(content["gpu"]), str(content["measured_with"]), choices, rates)
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError) as error:
         raise ValueError(f"it is damaged ({error!r})") from error
+
+
+def _key(row: dict[str, Any], old: bool) -> Key:
+    sizes = bool(row["gated"]), int(row["m"]), int(row["n"]), int(row["k"])
+    if old:
+        return Key(*sizes, str(row["major"]))
+    return Key(*sizes, str(row["layout"]), tuple(str(name) for name in row["elements"]))
 
 
 def _entry(row: dict[str, Any]) -> Entry:
@@ -180,13 +190,13 @@ def lookup(problem: Problem, gpu: str, measured_with: str) -> Entry | None:
     """
     user, packaged = tables()
     if user is not EMPTY and (user.gpu, user.measured_with) == (gpu, measured_with):
-        found = user.choices.get(Key.of(problem))
+        found = user.find(problem)
         if found is not None:
             return found
     elif user is not EMPTY and user.gpu == gpu:
         _warn_old(cache_path())
     if packaged.gpu == gpu:
-        return packaged.choices.get(Key.of(problem))
+        return packaged.find(problem)
     return None
 
 

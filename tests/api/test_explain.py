@@ -17,6 +17,7 @@ from tests.helpers.compiled import (
     DECODE_PLAIN,
     GATED,
     PLAIN,
+    entry_of,
     made_up,
     pretend_compiled,
     with_layouts,
@@ -130,7 +131,7 @@ def test_what_is_explained_is_what_a_call_launches(gpu):
     chosen = explain(*values).choice
     cuswiglu.swiglu(*values)
     (launch,) = gpu.driver.launches
-    assert launch.entry == chosen.kernel.entry("k")
+    assert launch.entry == entry_of(chosen.kernel)
     assert launch.named["raster_rows"] == chosen.kernel.raster_rows
 
 
@@ -177,7 +178,7 @@ def test_it_prints_a_line_for_each_estimate_in_order():
         us, unit, waves, tiles, name = line.split()
         assert (us, unit, name) == (f"{estimate.us:.1f}", "us", estimate.kernel.name)
         assert waves == f"{estimate.waves:.2f}"
-        assert int(tiles) == estimate.clusters * estimate.kernel.tiles_a_cluster
+        assert int(tiles) == estimate.tiles
     assert sum(" us " in line for line in lines[head:]) == len(found.estimates)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,11 +15,19 @@ from cuswiglu.testing import numerics
 from tests.helpers import fp64
 from tests.helpers.calls import FUNCTIONS, K_OUT, K, M, N, call, good, in_fp64, layer_of
 from tests.helpers.capsules import Producer
-from tests.helpers.compiled import DECODE_GATED, GATED, PLAIN, name_of, pretend_compiled, without
+from tests.helpers.compiled import (
+    DECODE_GATED,
+    GATED,
+    PLAIN,
+    entry_of,
+    name_of,
+    pretend_compiled,
+    without,
+)
 from tests.helpers.device_arrays import all_on_device, cupy, device_poisoned, on_device, on_host
 from tests.helpers.fake_driver import PLANS
 from tests.helpers.host_arrays import BF16, FP16, bits, draw, full, poisoned
-from tests.helpers.problems import plain_problem, problem
+from tests.helpers.problems import of_elements, plain_problem, problem
 from tests.helpers.tables import H200, table_for
 
 BY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS)
@@ -88,7 +95,7 @@ def test_an_entry_for_fp16_is_launched_on_descriptors_of_fp16(gpu, kernel):
     x, gate, up = (on_device(array) for array in draw(64, 64, 96, dtype=FP16))
     result = cuswiglu.swiglu(x, gate, up, variant=kernel.name)
     (launch,) = gpu.driver.launches
-    assert launch.entry == kernel.entry("k", "float16")
+    assert launch.entry == entry_of(kernel, "k", "float16")
     assert {found.data_type for found in launch.maps} == {6}  # CU_TENSOR_MAP_DATA_TYPE_FLOAT16
     assert (result.dtype, result.data.ptr) == (FP16, launch.addresses[3])
 
@@ -133,7 +140,7 @@ def test_a_captured_call_of_fp16_takes_fp16(gpu):
 def test_a_kernel_that_knows_bf16_only_is_no_choice_and_the_portable_path_takes_fp16(
     gpu, monkeypatch
 ):
-    (kernel,) = pretend_compiled(monkeypatch, without(GATED[0], "f16"))
+    (kernel,) = pretend_compiled(monkeypatch, without(GATED[0], "float16"))
     named = all_on_device("swiglu", dtype=FP16, biased=True)
     words = f"{kernel.name} computes bfloat16 only, got float16"
     with pytest.warns(UserWarning, match=f"takes the portable path: {words}"):
@@ -239,15 +246,15 @@ def test_weights_of_two_dtypes_cannot_be_packed():
 
 
 def test_the_obstacle_is_that_of_a_kernel_for_such_weights():
-    one = replace(plain_problem(), dtype="float16")
-    kernels = [without(kernel, "f16") for kernel in (GATED[0], PLAIN[0])]
+    one = of_elements(plain_problem(), "float16")
+    kernels = [without(kernel, "float16") for kernel in (GATED[0], PLAIN[0])]
     with pytest.warns(UserWarning, match=f"{PLAIN[0].name} computes bfloat16 only"):
         assert select.select(one, H200, "auto", kernels).backend == "cublas"
 
 
 def test_a_kernel_says_which_dtype_it_computes():
-    asked = replace(problem(), dtype="float16")
-    bf16_only = without(GATED[0], "f16")
+    asked = of_elements(problem(), "float16")
+    bf16_only = without(GATED[0], "float16")
     assert bf16_only.obstacle(asked) == f"{bf16_only.name} computes bfloat16 only, got float16"
     assert GATED[0].obstacle(asked) is None
     assert GATED[0].takes(asked)  # such weights, though not of this dtype

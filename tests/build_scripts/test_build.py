@@ -16,7 +16,7 @@ from build_scripts import build as build_module
 from build_scripts import toolchain
 from build_scripts.build import (
     ABLATED,
-    ALL_TILE_VARIANTS,
+    ALL_VARIANTS,
     KERNELS,
     NOTES,
     OUTPUT,
@@ -233,10 +233,10 @@ def test_the_row_of_the_table_counts():
 
 def test_a_build_writes_what_the_library_reads(tmp_path, compiled):
     path = build(tmp_path / "new" / "cubins", say=lambda line: None)
-    assert sorted(compiled) == names_of(ALL_TILE_VARIANTS)
+    assert sorted(compiled) == names_of(ALL_VARIANTS)
     kernels = variants(path.parent)
-    assert [kernel.name for kernel in kernels] == [variant.name for variant in ALL_TILE_VARIANTS]
-    for kernel, variant in zip(kernels, ALL_TILE_VARIANTS, strict=True):
+    assert [kernel.name for kernel in kernels] == [variant.name for variant in ALL_VARIANTS]
+    for kernel, variant in zip(kernels, ALL_VARIANTS, strict=True):
         assert cubin(kernel) == f"\x7fELF {kernel.name}".encode()
         assert Path(kernel.cubin) == path.parent / f"{kernel.name}.cubin"
         assert kernel.registers == 168
@@ -266,16 +266,16 @@ def test_only_a_damaged_variant_is_built_again(built, compiled):
 
 
 def test_cubins_of_removed_variants_are_deleted(built, compiled):
-    build(built, ALL_TILE_VARIANTS[1:], say=lambda line: None)
-    assert {path.stem for path in built.glob("*.cubin")} == {i.name for i in ALL_TILE_VARIANTS[1:]}
+    build(built, ALL_VARIANTS[1:], say=lambda line: None)
+    assert {path.stem for path in built.glob("*.cubin")} == {i.name for i in ALL_VARIANTS[1:]}
     assert compiled == []
 
 
 def test_progress_is_said_for_every_variant(tmp_path, compiled):
     lines = []
     build(tmp_path / "cubins", say=lines.append)
-    for number in range(1, len(ALL_TILE_VARIANTS) + 1):
-        assert sum(line.startswith(f"[{number}/{len(ALL_TILE_VARIANTS)}] ") for line in lines) == 1
+    for number in range(1, len(ALL_VARIANTS) + 1):
+        assert sum(line.startswith(f"[{number}/{len(ALL_VARIANTS)}] ") for line in lines) == 1
     assert all(any(f"] {name}: 168 registers" in line for line in lines) for name in compiled)
 
 
@@ -287,7 +287,7 @@ def test_a_failed_build_names_the_variant_and_writes_no_manifest(tmp_path, compi
 
 
 def test_no_temporary_files_are_left(built):
-    expected = {"manifest.json", NOTES} | {f"{variant.name}.cubin" for variant in ALL_TILE_VARIANTS}
+    expected = {"manifest.json", NOTES} | {f"{variant.name}.cubin" for variant in ALL_VARIANTS}
     assert {path.name for path in built.iterdir()} == expected
 
 

@@ -7,7 +7,7 @@ from unittest import mock
 
 import cuswiglu
 from cuswiglu import arrays, problem
-from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.manifest import variants
 from cuswiglu.kernels.tile import TileVariant
 from cuswiglu.kernels.tile_columns import Columns, uniform

@@ -14,7 +14,7 @@ import cupy
 import ml_dtypes
 import numpy
 
-from cuswiglu.kernels.decode import Split
+from cuswiglu.kernels.split import Split
 from tests.gpu.drawing import drawer, weight
 from tests.gpu.instances import CASES, DECODE_CASES, cut, launch, weights, widths
 

@@ -10,8 +10,7 @@ import pytest
 
 import cuswiglu
 from cuswiglu import arrays, problem
-from cuswiglu.kernels import decode
-from cuswiglu.kernels.decode import Split
+from cuswiglu.kernels.split import Split
 from cuswiglu.testing import numerics
 from tests.gpu.compare import assert_close, assert_guard_intact, product, reference, told
 from tests.gpu.instances import DECODE_CASES, DECODE_IDS, launch, weights
@@ -42,7 +41,7 @@ def covering(kernel, layout, inputs):
         if pairs <= met:
             continue
         split = Split(rows, ranks, ctas)
-        if decode.layout(kernel, inputs(m, n, k)[-1], split) is not None:
+        if kernel.tiling(inputs(m, n, k)[-1], split) is not None:
             met |= pairs
             yield m, n, k, split, ahead
 

@@ -7,8 +7,8 @@ import pytest
 
 import cuswiglu
 from cuswiglu.common.dtypes import BFLOAT16, FLOAT16
-from cuswiglu.kernels.decode import Split
-from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.kernels.decode import DecodeVariant
+from cuswiglu.kernels.split import Split
 from cuswiglu.problem import activations
 from cuswiglu.testing import numerics
 from tests.gpu.compare import assert_close, assert_guard_intact, product, reference, told

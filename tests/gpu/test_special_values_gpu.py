@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import cuswiglu
-from cuswiglu.kernels.decode import Split
+from cuswiglu.kernels.split import Split
 from tests.gpu.compare import assert_guard_intact
 from tests.gpu.instances import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
 from tests.helpers.special_values import PAIRS, ROWS, assert_product, assert_swiglu, inputs

@@ -10,10 +10,11 @@ import pytest
 from cuswiglu import autotune
 from cuswiglu.api import explain
 from cuswiglu.kernels import manifest
-from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.manifest import variants
 from cuswiglu.kernels.tile import TileVariant
 from cuswiglu.kernels.variant import Variant
+from cuswiglu.problem import EntryPoint, Layout
 from cuswiglu.selection import select
 
 LAYOUTS = ("k", "n")  # of a weight by itself; packed weights have layouts of their own
@@ -29,9 +30,22 @@ DECODE_GATED = [kernel for kernel in DECODE if kernel.gated]
 DECODE_PLAIN = [kernel for kernel in DECODE if not kernel.gated]
 #: Layouts that some kernel of gate and up has an entry for.
 MAJORS = [major for major in LAYOUTS if any(major in kernel.layouts for kernel in GATED)]
+BF16 = ("bfloat16",) * 3  # x, the weights and the result
+
+
+def entry_of(
+    kernel: Variant, layout: str = "k", element: str = "bfloat16", *, general: bool = False
+) -> str:
+    """The name of an entry point; for SiLU, or without an activation, unless it is the general."""
+    epilogue = "general" if general else "silu" if kernel.gated else "none"
+    return kernel.entry(
+        EntryPoint(Layout(layout), *(element,) * 3, "none", epilogue, grouped=False)
+    )
+
+
 #: (kernel, layout) of every entry for SiLU alone, in BF16, of a kernel of tiles for gate and up.
 ENTRIES = [
-    pytest.param(kernel, major, id=kernel.entry(major))
+    pytest.param(kernel, major, id=entry_of(kernel, major))
     for kernel in GATED
     for major in kernel.layouts
     if major in LAYOUTS
@@ -54,21 +68,25 @@ def with_layouts(kernel: TileVariant, *majors: str) -> TileVariant:
     boxes.setdefault("weight_n", (32, kernel.block_k, 64))
     if "n" not in majors:
         del boxes["weight_n"]
-    entries = tuple((major, f"{kernel.name}_{major}") for major in majors)
+    silu = "silu" if kernel.gated else "none"
+    entries = tuple(
+        EntryPoint(Layout(major), *BF16, "none", silu, False, f"{kernel.name}_{major}")
+        for major in majors
+    )
     known = dict(kernel.widths)
     widths = tuple((major, known.get(major, (kernel.block_n,))) for major in majors)
     return dataclasses.replace(kernel, entries=entries, widths=widths, boxes=tuple(boxes.items()))
 
 
-def without(kernel: Variant, ending: str) -> Variant:
-    """The kernel as if it had not been compiled for FP16 ("f16"), or for extras ("any")."""
-    entries = tuple(entry for entry in kernel.entries if ending not in entry[0].split("_"))
+def without(kernel: Variant, what: str) -> Variant:
+    """The kernel as if it had not been compiled for an element type, or an epilogue."""
+    entries = tuple(entry for entry in kernel.entries if what not in (entry.x, entry.epilogue))
     return dataclasses.replace(kernel, entries=entries)
 
 
 def pretend_compiled(monkeypatch: pytest.MonkeyPatch, *kernels: Variant) -> list[Variant]:
     """Let `cuswiglu.variants` list these kernels alone, with cubins that the fake driver loads."""
-    codes = {k.name: " ".join(entry for _, entry in k.entries).encode() for k in kernels}
+    codes = {k.name: " ".join(entry.name for entry in k.entries).encode() for k in kernels}
     hashes = {name: hashlib.sha256(code).hexdigest() for name, code in codes.items()}
     made = tuple(dataclasses.replace(k, sha256=hashes[k.name]) for k in kernels)
     monkeypatch.setattr(manifest, "cubin", lambda kernel: codes[kernel.name])

@@ -22,13 +22,11 @@ from cuswiglu.problem import activations
 cuda = pytest.importorskip("cuda.bindings.driver", reason="the driver's structures")
 Result = cuda.CUresult
 
-_COEFFICIENTS = ("linear", "cubic", "limit", "up_constant")
-
 
 def coefficients(activation="silu"):
     """What a kernel is told of an activation, by the names it has for them."""
     values = activations.find(activation).coefficients.for_kernels()
-    return {name: float(np.float32(v)) for name, v in zip(_COEFFICIENTS, values, strict=True)}
+    return {name: float(np.float32(value)) for name, value in values.items()}
 
 
 COEFFICIENTS = coefficients()  # of SiLU, and of what has no activation

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from cuswiglu import arrays
 from cuswiglu.problem import PackedWeights, describe, gate_up
 from tests.helpers.host_arrays import poisoned
@@ -34,6 +36,17 @@ def packed_problem(m=64, n=96, k=128, granularity=8, **changed):
     weights = gate_up(PackedWeights(packed, granularity), None, None)
     views = [arrays.matrix(arrays.view(name, array)) for name, array in (("x", x), ("out", out))]
     return describe(views[0], weights, views[1])
+
+
+def of_elements(asked, x, weight=None, out=None):
+    """The problem as if x, the weights and the result were of these element types."""
+    change = dataclasses.replace
+    return change(
+        asked,
+        x=change(asked.x, element=x),
+        weights=tuple(change(one, element=weight or x) for one in asked.weights),
+        out=change(asked.out, element=out or x),
+    )
 
 
 def problem_for(kernel):

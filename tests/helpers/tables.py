@@ -5,16 +5,17 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from cuswiglu.common.device import DeviceInfo
-from cuswiglu.kernels.decode import Split
+from cuswiglu.kernels.estimate import Rates
+from cuswiglu.kernels.split import Split
 from cuswiglu.selection import select, tuned
-from cuswiglu.selection.cost import Rates
 from cuswiglu.selection.tuned import Entry, Key, Table
 
 H200 = DeviceInfo("NVIDIA H200", (9, 0), 132, "12.9")  # as the fake driver says
 #: What a rate or a time may be.
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 SIZES = st.integers(1, 10**9)
-KEYS = st.builds(Key, st.booleans(), SIZES, SIZES, SIZES, st.text(max_size=3))
+ELEMENTS = st.tuples(*[st.sampled_from(["bfloat16", "float16", "float8_e4m3fn"])] * 3)
+KEYS = st.builds(Key, st.booleans(), SIZES, SIZES, SIZES, st.text(max_size=3), ELEMENTS)
 SPLITS = st.builds(Split, SIZES, SIZES, SIZES)
 ENTRIES = st.builds(Entry, st.text(), SIZES, NUMBERS, st.none() | SPLITS)
 TABLES = st.builds(

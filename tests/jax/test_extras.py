@@ -174,7 +174,7 @@ def test_the_call_says_the_dtype():
 
 @pytest.mark.usefixtures("hopper")
 def test_kernels_that_know_bf16_only_leave_fp16_to_plain_jax(monkeypatch):
-    pretend_compiled(monkeypatch, *(without(kernel, "f16") for kernel in GATED))
+    pretend_compiled(monkeypatch, *(without(kernel, "float16") for kernel in GATED))
     with pytest.warns(UserWarning, match="computes bfloat16 only, got float16"):
         text = lowered(
             lambda x, gate, up: cuswiglu.jax.swiglu(x, gate.T, up.T),

@@ -11,7 +11,7 @@ from cuswiglu import ClampedSwiGLU
 from cuswiglu.common.cache import Cache
 from cuswiglu.jax import launch
 from cuswiglu.jax.launch import Description
-from tests.helpers.compiled import GATED, PLAIN
+from tests.helpers.compiled import GATED, PLAIN, entry_of
 from tests.helpers.fake_driver import COEFFICIENTS, Result, coefficients, cuda, run_in_threads
 from tests.helpers.host_arrays import poisoned
 from tests.helpers.xla_frames import FakeXla
@@ -45,7 +45,7 @@ def test_swiglu_is_one_launch_on_xlas_stream_and_arrays(gpu):
     arguments, results = arrays_of(SWIGLU)
     assert call(FakeXla(stream=0xABC), SWIGLU, (arguments, results)) is None
     (launched,) = gpu.driver.launches
-    assert launched.entry == GATED[0].entry("k")
+    assert launched.entry == entry_of(GATED[0])
     assert launched.stream == 0xABC
     assert list(launched.addresses) == [array.ctypes.data for array in (*arguments, *results)]
     assert launched.sizes == (M, N, K)
@@ -59,7 +59,7 @@ def test_mlp_is_two_launches_with_the_second_result_between_them(gpu):
     lies = [array.ctypes.data for array in (x, gate, up, down, out, hidden)]
     assert list(first.addresses) == [*lies[:3], lies[5]]
     assert list(second.addresses) == [lies[5], lies[3], lies[3], lies[4]]
-    assert second.entry == PLAIN[0].entry("k")
+    assert second.entry == entry_of(PLAIN[0])
     assert second.sizes == (M, K_OUT, N)
 
 
@@ -86,7 +86,7 @@ def test_kernels_are_told_the_activation_and_where_biases_lie(gpu):
 def test_fp16_is_launched_and_the_arrays_must_be_of_it(gpu):
     made = dataclasses.replace(SWIGLU, dtype="float16")
     assert call(FakeXla(), made) is None
-    assert gpu.driver.launches[0].entry == GATED[0].entry("k", "float16")
+    assert gpu.driver.launches[0].entry == entry_of(GATED[0], "k", "float16")
     another = dataclasses.replace(made, m=M + 1)
     bf16 = arrays_of(dataclasses.replace(another, dtype="bfloat16"))
     assert "the call's arrays are" in call(FakeXla(), another, bf16)
@@ -107,7 +107,7 @@ def test_descriptors_follow_the_layout_of_the_weights(gpu, layout):
     made = dataclasses.replace(SWIGLU, layout=layout, gate_up=kernel.name)
     assert call(FakeXla(), made) is None
     (launched,) = gpu.driver.launches
-    assert launched.entry == kernel.entry(layout)
+    assert launched.entry == entry_of(kernel, layout)
     assert launched.maps[1].extents == ((K, N) if layout == "k" else (N, K))
 
 
@@ -158,7 +158,7 @@ def test_threads_do_not_mix_their_arrays(gpu):
     run_in_threads(work)
     for launched in gpu.driver.launches[::2]:
         (x, *_), _ = arrays[launched.stream]
-        if launched.entry == GATED[0].entry("k"):
+        if launched.entry == entry_of(GATED[0]):
             assert launched.addresses[0] == x.ctypes.data
     assert len(gpu.driver.launches) == 8 * 20 * 2
 

@@ -1,37 +1,25 @@
-"""How a decode kernel's work is cut: layouts, splits, estimates; and what its sources say of it."""
+"""How a decode kernel's work is cut: tilings, splits, estimates."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
 
 import pytest
-from build_scripts.variants.elements import MAJORS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from build_scripts.build import KERNELS
-from build_scripts.variants import DECODE_INSTANCES
-from build_scripts.variants.decode import DECODE_FAMILIES
-from cuswiglu.kernels import decode
-from cuswiglu.kernels.decode import (
-    Split,
-    clusters,
-    layout,
-    microseconds,
-    ranked,
-    smallest_fitting,
-    splits,
-)
+from cuswiglu.kernels import decode, decode_cost
+from cuswiglu.kernels.decode import smallest_fitting
+from cuswiglu.kernels.estimate import LOAD_RATE
+from cuswiglu.kernels.split import Split
 from cuswiglu.models.shapes import SHAPES
+from cuswiglu.problem import Layout
 from tests.helpers.compiled import DECODE, DECODE_GATED, DECODE_PLAIN, name_of
-from tests.helpers.host_sources import entries_of
 from tests.helpers.problems import plain_problem, problem
 
 SMS = 132
 SM_BYTES = 227 << 10
 BY_KERNEL = pytest.mark.parametrize("kernel", DECODE, ids=name_of)
-TRAITS = (KERNELS / "impls/sm90_decode_traits.cuh").read_text()
 PROBLEMS = {(gated, major): (problem if gated else plain_problem)(major=major)
             for gated in (True, False) for major in ("k", "n")}  # fmt: skip
 QWEN = {name: sizes for name, sizes in SHAPES.items() if name.startswith("qwen")}
@@ -86,7 +74,7 @@ SPLITS = st.builds(Split, ROWS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([
     ],
 )
 def test_a_split_beyond_a_limit_has_no_layout(kernel, k, refused):
-    assert layout(kernel, asked_of(kernel, 16, 4096, k), refused) is None
+    assert kernel.tiling(asked_of(kernel, 16, 4096, k), refused) is None
 
 
 @pytest.mark.parametrize(
@@ -103,7 +91,7 @@ def test_a_split_beyond_a_limit_has_no_layout(kernel, k, refused):
     ],
 )
 def test_a_split_at_a_limit_has_a_layout(kernel, k, split):
-    assert layout(kernel, asked_of(kernel, 16, 4096, k), split) is not None
+    assert kernel.tiling(asked_of(kernel, 16, 4096, k), split) is not None
 
 
 @BY_KERNEL
@@ -111,12 +99,12 @@ def test_tiles_of_weights_along_n_begin_at_multiples_of_16_bytes(kernel):
     along_n, along_k = (asked_of(kernel, 16, 4096, 4096, major) for major in ("n", "k"))
     for rows in range(1, 129):
         split = Split(rows, 1, 1)
-        assert (layout(kernel, along_n, split) is not None) == (rows % 8 == 0)
-        assert layout(kernel, along_k, split) is not None
+        assert (kernel.tiling(along_n, split) is not None) == (rows % 8 == 0)
+        assert kernel.tiling(along_k, split) is not None
 
 
 def test_tiles_are_of_the_weights_and_of_tokens():
-    found = layout(PLAIN_16, asked_of(PLAIN_16, 33, 1000, 4096), Split(24, 4, 1))
+    found = PLAIN_16.tiling(asked_of(PLAIN_16, 33, 1000, 4096), Split(24, 4, 1))
     assert found.items == 42 * 3
 
 
@@ -135,13 +123,13 @@ def test_a_step_of_k_is_two_boxes_of_weights_and_ctas_of_one_weight_share_the_st
     kernel, k, ranks, steps
 ):
     """Of gate and of up, or two of the only weight, one behind another."""
-    assert layout(kernel, asked_of(kernel, 16, 4096, k), Split(32, ranks, 1)).steps == steps
+    assert kernel.tiling(asked_of(kernel, 16, 4096, k), Split(32, ranks, 1)).steps == steps
 
 
 @given(KERNELS_DRAWN, st.integers(1, 300), EIGHTS, EIGHTS, LAYOUTS, SPLITS)
 def test_a_cta_fits_as_often_as_it_says(kernel, m, n, k, major, split):
     """With what the hardware keeps of a CTA for itself: 1 KiB."""
-    found = layout(kernel, asked_of(kernel, m, n, k, major), split)
+    found = kernel.tiling(asked_of(kernel, m, n, k, major), split)
     if found is not None:
         assert 0 < found.shared_bytes <= kernel.most_shared == SM_BYTES
         assert split.ctas * (found.shared_bytes + 1024) <= SM_BYTES + 1024
@@ -149,7 +137,7 @@ def test_a_cta_fits_as_often_as_it_says(kernel, m, n, k, major, split):
 
 @given(KERNELS_DRAWN, st.integers(1, 300), EIGHTS, EIGHTS, LAYOUTS, SPLITS)
 def test_at_least_two_steps_are_in_flight_if_there_are_two(kernel, m, n, k, major, split):
-    found = layout(kernel, asked_of(kernel, m, n, k, major), split)
+    found = kernel.tiling(asked_of(kernel, m, n, k, major), split)
     if found is not None:
         assert found.stages >= min(2, found.steps * found.items)
         assert found.stages <= min(kernel.max_stages, found.steps * found.items)
@@ -158,7 +146,7 @@ def test_at_least_two_steps_are_in_flight_if_there_are_two(kernel, m, n, k, majo
 def bytes_by_the_header(kernel, asked, split, stages):
     """Shared memory as `Cta` of decode_traits.cuh lays it out, from `barriers` to the last sum."""
     row = 64 * 2
-    atom = 8 if asked.major == "k" else 64
+    atom = 8 if asked.layout == "k" else 64
     weights = -(-split.rows // atom) * atom * row
     x_boxes = 1 if kernel.gated else 2
     ring = stages * (2 * weights + x_boxes * kernel.tokens * row)
@@ -173,7 +161,7 @@ def bytes_by_the_header(kernel, asked, split, stages):
 @given(KERNELS_DRAWN, st.integers(1, 300), EIGHTS, EIGHTS, LAYOUTS, SPLITS)
 def test_shared_memory_is_barriers_and_stages_and_sums(kernel, m, n, k, major, split):
     asked = asked_of(kernel, m, n, k, major)
-    found = layout(kernel, asked, split)
+    found = kernel.tiling(asked, split)
     if found is not None:
         ring, sums = bytes_by_the_header(kernel, asked, split, found.stages)
         assert found.shared_bytes == ring + max(sums, decode.SLACK_BYTES)
@@ -183,7 +171,7 @@ def test_shared_memory_is_barriers_and_stages_and_sums(kernel, m, n, k, major, s
 def test_a_product_reads_no_byte_behind_shared_memory(kernel, m, n, k, split):
     """Of the last box of weights it reads 64 rows, or 128, whatever the rows of the tile."""
     asked = asked_of(kernel, m, n, k)
-    found = layout(kernel, asked, split)
+    found = kernel.tiling(asked, split)
     if found is not None:
         ring, _ = bytes_by_the_header(kernel, asked, split, found.stages)
         x_boxes = 1 if kernel.gated else 2
@@ -195,30 +183,30 @@ def test_a_product_reads_no_byte_behind_shared_memory(kernel, m, n, k, split):
 @given(KERNELS_DRAWN, st.integers(1, 300), EIGHTS, EIGHTS, LAYOUTS, SPLITS)
 def test_another_stage_would_not_fit_or_is_of_no_use(kernel, m, n, k, major, split):
     asked = asked_of(kernel, m, n, k, major)
-    found = layout(kernel, asked, split)
+    found = kernel.tiling(asked, split)
     if found is not None and found.stages < min(kernel.max_stages, found.steps * found.items):
         ring, sums = bytes_by_the_header(kernel, asked, split, found.stages + 1)
-        assert ring + max(sums, decode.SLACK_BYTES) > decode.SHARED_BYTES[split.ctas]
+        assert ring + max(sums, decode.SLACK_BYTES) > decode.ROOM_BYTES[split.ctas]
 
 
 @BY_KERNEL
 @pytest.mark.parametrize("rows", [1, 8, 27, 64, 65, 128])
 def test_boxes_along_k_have_the_rows_of_a_tile(kernel, rows):
-    found = layout(kernel, asked_of(kernel, 5, 4096, 64), Split(rows, 1, 1))
+    found = kernel.tiling(asked_of(kernel, 5, 4096, 64), Split(rows, 1, 1))
     assert found.box_rows == rows
 
 
 @BY_KERNEL
 @pytest.mark.parametrize("rows", [8, 64, 72, 128])
 def test_boxes_along_n_are_64_wide(kernel, rows):
-    found = layout(kernel, asked_of(kernel, 5, 4096, 64, "n"), Split(rows, 1, 1))
+    found = kernel.tiling(asked_of(kernel, 5, 4096, 64, "n"), Split(rows, 1, 1))
     assert found.box_rows == 64
 
 
 @BY_KERNEL
 @pytest.mark.parametrize("m", [1, 8, 9, 300])
 def test_a_box_of_x_has_the_tokens_that_there_are(kernel, m):
-    found = layout(kernel, asked_of(kernel, m, 4096, 64), Split(32, 1, 1))
+    found = kernel.tiling(asked_of(kernel, m, 4096, 64), Split(32, 1, 1))
     assert found.x_rows == min(m, kernel.tokens)
 
 
@@ -227,17 +215,17 @@ def test_a_box_of_x_has_the_tokens_that_there_are(kernel, m):
 
 @pytest.mark.parametrize(("ranks", "count"), [(1, 132), (2, 66), (4, 30), (8, 15)])
 def test_clusters_alone_on_their_sms_are_as_many_as_an_h200_takes(ranks, count):
-    assert clusters(Split(32, ranks, 1), SMS) == count
+    assert Split(32, ranks, 1).clusters(SMS) == count
 
 
 @pytest.mark.parametrize(("ranks", "count"), [(1, 132), (2, 66), (4, 33), (8, 16)])
 def test_two_ctas_an_sm_let_clusters_cover_all_sms(ranks, count):
-    assert clusters(Split(32, ranks, 2), SMS) == count
+    assert Split(32, ranks, 2).clusters(SMS) == count
 
 
 @given(SPLITS, st.integers(1, 200))
 def test_there_is_room_for_a_cluster_and_never_for_more_than_there_are_sms(split, sms):
-    found = clusters(split, sms)
+    found = split.clusters(sms)
     assert found >= 1
     assert found * split.ranks <= max(sms, split.ranks)
 
@@ -247,7 +235,7 @@ def test_there_is_room_for_a_cluster_and_never_for_more_than_there_are_sms(split
 
 @given(KERNELS_DRAWN, st.integers(1, 300), EIGHTS, EIGHTS, LAYOUTS, st.integers(1, 200))
 def test_there_is_a_split_for_every_problem_on_a_gpu_of_any_size(kernel, m, n, k, major, sms):
-    found = list(splits(kernel, asked_of(kernel, m, n, k, major), sms))
+    found = list(kernel.splits(asked_of(kernel, m, n, k, major), sms))
     assert found
     assert len(set(found)) == len(found)
 
@@ -255,7 +243,7 @@ def test_there_is_a_split_for_every_problem_on_a_gpu_of_any_size(kernel, m, n, k
 @given(KERNELS_DRAWN, st.integers(1, 300), EIGHTS, EIGHTS, LAYOUTS, st.integers(1, 200))
 def test_every_split_can_be_launched_on_a_gpu_of_any_size(kernel, m, n, k, major, sms):
     asked = asked_of(kernel, m, n, k, major)
-    assert all(layout(kernel, asked, split) is not None for split in splits(kernel, asked, sms))
+    assert all(kernel.tiling(asked, split) is not None for split in kernel.splits(asked, sms))
 
 
 def products(kernel, m):
@@ -270,9 +258,9 @@ def test_the_best_split_of_qwens_sizes_leaves_few_multiprocessors_idle(kernel):
     """Of the bytes of weights that the SMs could read while the busiest reads its part."""
     for name, asked in products(kernel, kernel.tokens):
         shares = []
-        for split in splits(kernel, asked, SMS):
-            found = layout(kernel, asked, split)
-            rounds = -(-found.items // clusters(split, SMS))
+        for split in kernel.splits(asked, SMS):
+            found = kernel.tiling(asked, split)
+            rounds = -(-found.items // split.clusters(SMS))
             step_k = kernel.block_k * (1 if kernel.gated else 2)
             busiest = rounds * split.rows * found.steps * step_k
             shares.append(asked.n * asked.k / (SMS * busiest))
@@ -284,10 +272,10 @@ def test_the_best_split_of_qwens_sizes_leaves_few_multiprocessors_idle(kernel):
 def test_clusters_that_take_tiles_in_turns_have_as_many_each(kernel, sms):
     """But for the last few tiles, of a count that no rows give just so."""
     for name, asked in products(kernel, 1):
-        for split in splits(kernel, asked, sms):
+        for split in kernel.splits(asked, sms):
             if split.rows == decode.LEAST_ROWS:  # so few that some clusters get none
                 continue
-            at_once = clusters(split, sms)
+            at_once = split.clusters(sms)
             tiles = -(-asked.n // split.rows)
             rounds = -(-tiles // at_once)
             # One row less would give another round.
@@ -296,7 +284,7 @@ def test_clusters_that_take_tiles_in_turns_have_as_many_each(kernel, sms):
 
 def test_only_one_weight_shares_k():
     for kernel in DECODE:
-        ranks = {split.ranks for split in splits(kernel, asked_of(kernel, 1, 4096, 4096), SMS)}
+        ranks = {split.ranks for split in kernel.splits(asked_of(kernel, 1, 4096, 4096), SMS)}
         assert ranks == ({1} if kernel.gated else {1, 2, 4, 8})
 
 
@@ -307,11 +295,11 @@ def test_only_one_weight_shares_k():
 @pytest.mark.parametrize("major", ["k", "n"])
 def test_splits_come_cheapest_first(kernel, major):
     for _, asked in products(kernel, 16):
-        asked = dataclasses.replace(asked, major=major)
-        found = ranked(kernel, asked, SMS)
-        assert {split for _, split in found} == set(splits(kernel, asked, SMS))
+        asked = dataclasses.replace(asked, layout=Layout(major))
+        found = kernel.ranked(asked, SMS)
+        assert {split for _, split in found} == set(kernel.splits(asked, SMS))
         assert [us for us, _ in found] == sorted(us for us, _ in found)
-        assert all(us == microseconds(kernel, asked, split, SMS) for us, split in found)
+        assert all(us == kernel.microseconds(asked, split, SMS) for us, split in found)
 
 
 @given(KERNELS_DRAWN, st.integers(1, 128), EIGHTS, EIGHTS, LAYOUTS)
@@ -319,13 +307,13 @@ def test_no_estimate_is_less_than_reading_the_weights_takes(kernel, m, n, k, maj
     """At the rate that SMs load, and behind a launch."""
     asked = asked_of(kernel, m, n, k, major)
     weights = sum(one.rows * one.columns for one in asked.weights) * 2
-    least = min(decode.LAUNCH_US.values()) + weights / (decode.RATE * SMS)
-    assert all(us >= least for us, _ in ranked(kernel, asked, SMS))
+    least = min(decode_cost.LAUNCH_US.values()) + weights / (LOAD_RATE * SMS)
+    assert all(us >= least for us, _ in kernel.ranked(asked, SMS))
 
 
 def test_more_of_k_never_costs_less():
     for kernel in DECODE:
-        times = [ranked(kernel, asked_of(kernel, 1, 4096, k), SMS)[0][0]
+        times = [kernel.ranked(asked_of(kernel, 1, 4096, k), SMS)[0][0]
                  for k in range(128, 8192, 512)]  # fmt: skip
         assert times == sorted(times)
 
@@ -344,59 +332,3 @@ def test_the_fitting_kernel_has_the_fewest_columns_that_hold_the_tokens_or_the_m
 
 def test_a_kernel_of_more_tokens_is_taken_where_the_fitting_one_is_not_there():
     assert smallest_fitting([of_tokens(64, gated=True), of_tokens(16, gated=True)], 8).tokens == 16
-
-
-# The table of instances, and the sources
-
-BY_INSTANCE = pytest.mark.parametrize("instance", DECODE_INSTANCES, ids=name_of)
-COMPILED = {kernel.name: kernel for kernel in DECODE}
-
-
-def constant(name):
-    """A number of decode_traits.cuh."""
-    (found,) = re.findall(rf"static constexpr int {name} = (\d+);", TRAITS)
-    return int(found)
-
-
-@BY_INSTANCE
-def test_the_manifest_says_what_the_table_says(instance):
-    kernel = COMPILED[instance.name]
-    assert kernel.family == instance.family
-    assert kernel.gated == DECODE_FAMILIES[instance.family]
-    assert dict(kernel.entries) == {key: instance.entry(key) for key in instance.keys}
-    assert {name: getattr(kernel, name) for name in instance.facts()} == instance.facts()
-
-
-@BY_KERNEL
-def test_sizes_are_those_of_the_sources(kernel):
-    assert kernel.block_k == constant("kBlockK")
-    assert kernel.mma_rows == constant("kMmaRows")
-    assert kernel.max_stages == constant("kMaxStages")
-    assert kernel.barrier_bytes == constant("kBarrierBytes")
-    assert kernel.threads == constant("kConsumerThreads") + 32
-    (most,) = re.findall(r"kChunk = kTokens < (\d+) \? kTokens : \1;", TRAITS)
-    assert kernel.chunk == min(kernel.tokens, int(most))
-
-
-@BY_KERNEL
-def test_a_tile_has_at_most_the_rows_of_two_warpgroups(kernel):
-    warpgroups = constant("kConsumerThreads") // decode.WARPGROUP
-    assert kernel.max_rows == warpgroups * kernel.mma_rows
-
-
-@BY_INSTANCE
-def test_the_source_has_an_entry_per_weight_layout_type_of_elements_and_extras(instance):
-    entries = entries_of(instance.source(), "impls/sm90_decode.cuh", "CUSWIGLU_DECODE_ENTRY")
-    assert [entry.pop("NAME") for entry in entries] == [*map(instance.entry, instance.keys)]
-    layouts = [key.partition("_")[0] for key in instance.keys]
-    assert [entry.pop("MAJOR") for entry in entries] == [MAJORS[layout] for layout in layouts]
-    halves = [
-        "cutlass::half_t" if "_f16" in key else "cutlass::bfloat16_t" for key in instance.keys
-    ]
-    assert [entry.pop("ELEMENT") for entry in entries] == halves
-    extras = [str("_any" in key).lower() for key in instance.keys]
-    assert [entry.pop("EXTRAS") for entry in entries] == extras
-    gated = str(DECODE_FAMILIES[instance.family]).lower()
-    for entry in entries:
-        assert entry.pop("GATED") == gated
-        assert entry == {name: str(instance.facts()[name.lower()]) for name in entry}

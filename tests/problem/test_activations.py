@@ -15,7 +15,7 @@ from cuswiglu.problem import activations
 from cuswiglu.testing import numerics
 from tests.helpers import fp64
 from tests.helpers.calls import FUNCTIONS, call, check_refused, layer_of
-from tests.helpers.compiled import DECODE_GATED, GATED, without
+from tests.helpers.compiled import DECODE_GATED, GATED, entry_of, without
 from tests.helpers.device_arrays import all_on_device, on_device
 from tests.helpers.fake_driver import coefficients
 from tests.helpers.host_arrays import BF16, bits, draw, full, poisoned
@@ -123,7 +123,7 @@ def test_a_kernel_is_told_the_activation(gpu, kernel, activation):
     launch = gpu.driver.launches[-1]
     assert launch.named["activation"] == CODES[activation]
     assert coefficients(activation).items() <= launch.named.items()
-    assert launch.entry == kernel.entry("k", extras=activation != "silu")
+    assert launch.entry == entry_of(kernel, "k", general=activation != "silu")
 
 
 @BY_CODE
@@ -133,11 +133,11 @@ def test_a_bias_takes_the_entry_for_extras_whatever_the_activation(gpu, kernel, 
     x, gate, up = (on_device(array) for array in draw(4, 64, 96))
     bias = on_device(draw(1, 96, 8)[0][0])
     cuswiglu.swiglu(x, gate, up, activation=activation, variant=kernel.name, **{name: bias})
-    assert gpu.driver.launches[-1].entry == kernel.entry("k", extras=True)
+    assert gpu.driver.launches[-1].entry == entry_of(kernel, "k", general=True)
 
 
 def test_a_kernel_without_an_entry_for_extras_says_so():
-    kernel = without(GATED[0], "any")
+    kernel = without(GATED[0], "general")
     asked = dataclasses.replace(problem(), activation=activations.find("gelu"))
     assert kernel.obstacle(asked) == f"{kernel.name} computes SiLU only, without biases"
     assert kernel.obstacle(problem()) is None

@@ -7,7 +7,7 @@ import pytest
 
 from cuswiglu.arrays import view
 from cuswiglu.common.device import CPU
-from cuswiglu.problem import Operand, describe, operand, weight_major
+from cuswiglu.problem import Matrix, describe, weight_layout, weight_matrix
 from tests.helpers.host_arrays import poisoned
 from tests.helpers.problems import BADLY_PADDED, UNALIGNED, plain_problem, problem, weight
 
@@ -31,13 +31,13 @@ from tests.helpers.problems import BADLY_PADDED, UNALIGNED, plain_problem, probl
     ],
 )
 def test_the_layout_of_a_weight_is_read_from_its_strides(array, major):
-    assert weight_major(view("w_gate", array)) == major
+    assert weight_layout(view("w_gate", array)) == major
 
 
 @pytest.mark.parametrize("major", ["k", "n"])
 def test_a_problem_has_the_sizes_of_its_arrays(major):
     found = problem(m=64, n=96, k=128, major=major)
-    assert (found.m, found.n, found.k, found.major, found.device) == (64, 96, 128, major, CPU)
+    assert (found.m, found.n, found.k, found.layout, found.device) == (64, 96, 128, major, CPU)
 
 
 def test_leading_dimensions_are_rows_of_the_problem():
@@ -59,8 +59,8 @@ def test_two_weights_are_gate_and_up_and_one_is_not():
 
 
 def test_operands_are_x_the_weights_and_out():
-    assert [found.name for found in problem().operands] == ["x", "w_gate", "w_up", "out"]
-    assert [found.name for found in plain_problem().operands] == ["x", "weight", "out"]
+    assert [found.name for found in problem().matrices] == ["x", "w_gate", "w_up", "out"]
+    assert [found.name for found in plain_problem().matrices] == ["x", "weight", "out"]
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 96), (64, 96), (64, 8)])
@@ -72,20 +72,23 @@ def test_without_out_it_is_the_problem_of_a_new_array(m, n):
 
 
 def test_weights_of_different_layouts_are_mixed():
-    assert problem(gate=weight(128, 96, "k"), up=weight(128, 96, "n")).major == "mixed"
+    assert problem(gate=weight(128, 96, "k"), up=weight(128, 96, "n")).layout == "mixed"
 
 
 @pytest.mark.parametrize(
     ("major", "expected"),
-    [("k", Operand("w_up", 96, 128, 144, 16)), ("n", Operand("w_up", 128, 96, 112, 16))],
+    [
+        ("k", Matrix("w_up", 96, 128, 144, 16, "bfloat16")),
+        ("n", Matrix("w_up", 128, 96, 112, 16, "bfloat16")),
+    ],
 )
 def test_an_operand_is_seen_with_its_contiguous_dimension_as_columns(major, expected):
-    assert operand(view("w_up", weight(128, 96, major, pad=16))) == expected
+    assert weight_matrix(view("w_up", weight(128, 96, major, pad=16))) == expected
 
 
 @pytest.mark.parametrize("offset", range(16))
 def test_an_operand_knows_the_alignment_of_its_address(offset):
-    found = operand(view("w_up", poisoned(8, 16, offset=offset)))
+    found = weight_matrix(view("w_up", poisoned(8, 16, offset=offset)))
     assert found.alignment == min(16, 2 * offset & -2 * offset or 16)
 
 
@@ -159,11 +162,11 @@ def test_the_row_stride_of_a_single_row_is_no_obstacle(pad):
 
 @pytest.mark.parametrize(("rows", "columns", "of"), [(2**31, 8, "rows"), (8, 2**31, "columns")])
 def test_tma_counts_no_further_than_32_bits(rows, columns, of):
-    large = Operand("x", rows, columns, columns, 16)
+    large = Matrix("x", rows, columns, columns, 16, "bfloat16")
     assert large.tma_obstacle() == (
         f"x has {2**31} {of}, TMA counts up to {2**31 - 1024}: pass x in parts"
     )
 
 
 def test_tma_reaches_beyond_2_to_the_31_elements_and_32_bits_of_stride():
-    assert Operand("x", 2**30, 2**17, 2**33, 16).tma_obstacle() is None
+    assert Matrix("x", 2**30, 2**17, 2**33, 16, "bfloat16").tma_obstacle() is None

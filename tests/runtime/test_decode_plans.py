@@ -9,12 +9,11 @@ import pytest
 
 from cuswiglu import arrays, problem
 from cuswiglu.api import tiling_picture
-from cuswiglu.kernels import decode
-from cuswiglu.kernels.decode import Split
+from cuswiglu.kernels.split import Split
 from cuswiglu.runtime import plan
 from cuswiglu.runtime.driver import DriverError
 from cuswiglu.selection.select import Choice
-from tests.helpers.compiled import DECODE, DECODE_GATED, DECODE_PLAIN, GATED, name_of
+from tests.helpers.compiled import DECODE, DECODE_GATED, DECODE_PLAIN, GATED, entry_of, name_of
 from tests.helpers.device_arrays import device_poisoned, on_device
 from tests.helpers.fake_driver import COEFFICIENTS, run_in_threads
 from tests.helpers.problems import weight
@@ -78,7 +77,7 @@ def launch_of(gpu, kernel, split, *, weights_ahead=None, **sizes):
 @BY_CASE
 def test_a_grid_is_of_clusters_that_share_k(gpu, kernel, split):
     found, _ = launch_of(gpu, kernel, split)
-    laid = decode.layout(kernel, problem_of(kernel), split)
+    laid = kernel.tiling(problem_of(kernel), split)
     items = -(-N // split.rows) * -(-M // kernel.tokens)
     assert laid.items == items
     # More than there is room for at once take turns.
@@ -148,7 +147,7 @@ def test_without_a_split_that_can_be_launched_there_is_no_plan(gpu, split):
 @pytest.mark.parametrize("kernel", DECODE, ids=name_of)
 def test_a_kernel_may_use_all_shared_memory_of_a_cta(gpu, kernel):
     launch_of(gpu, kernel, Split(8, 1, 1))
-    assert gpu.driver.told("cuFuncSetAttribute") == [(kernel.entry("k"), 227 << 10)]
+    assert gpu.driver.told("cuFuncSetAttribute") == [(entry_of(kernel), 227 << 10)]
 
 
 # Descriptors
@@ -161,7 +160,7 @@ def test_three_descriptors_say_where_x_and_the_weights_are_and_how_they_are_cut(
 ):
     """A kernel with one weight ignores the third, which is of the same."""
     found, (x, weights, _) = launch_of(gpu, kernel, split, major=major)
-    assert found.entry == kernel.entry(major)
+    assert found.entry == entry_of(kernel, major)
     lies, box = ((K, N), (64, split.rows)) if major == "k" else ((N, K), (64, 64))
     expected = [
         (x, (K, M), (64, min(M, kernel.tokens))),
@@ -206,7 +205,7 @@ def test_a_kernel_is_told_sizes_and_stride_and_split(gpu, kernel, split):
         "k": K,
         "out_stride": N + 40,
         "rows": split.rows,
-        "stages": decode.layout(kernel, problem_of(kernel), split).stages,
+        "stages": kernel.tiling(problem_of(kernel), split).stages,
         "weights_ahead": 1,
         "activation": 0,
         **COEFFICIENTS,

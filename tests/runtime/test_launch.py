@@ -9,7 +9,15 @@ import pytest
 
 import cuswiglu
 from cuswiglu.runtime.driver import DriverError
-from tests.helpers.compiled import ENTRIES, GATED, MAJORS, name_of, pretend_compiled, with_layouts
+from tests.helpers.compiled import (
+    ENTRIES,
+    GATED,
+    MAJORS,
+    entry_of,
+    name_of,
+    pretend_compiled,
+    with_layouts,
+)
 from tests.helpers.device_arrays import device_poisoned, on_device
 from tests.helpers.fake_driver import Result, cuda
 from tests.helpers.problems import weight
@@ -107,7 +115,7 @@ def test_a_single_row_of_any_stride_is_expressed(gpu, pad):
 def test_the_entry_of_the_layout_is_launched_as_the_manifest_says(gpu, kernel, major):
     cuswiglu.swiglu(*inputs(major=major), variant=kernel.name)
     launch = launched(gpu)
-    assert launch.entry == kernel.entry(major)
+    assert launch.entry == entry_of(kernel, major)
     assert launch.sizes == (M, N, K)
     assert launch.named["raster_rows"] == kernel.raster_rows
     assert launch.cluster == (kernel.cluster_m, 1, 1)

@@ -10,14 +10,14 @@ import cuswiglu
 from cuswiglu import variants
 from cuswiglu.kernels.tile import TileVariant
 from tests.helpers.calls import K_OUT, K, M, N, call, layer_of, repeated
-from tests.helpers.compiled import DECODE, GATED
+from tests.helpers.compiled import DECODE, GATED, entry_of
 from tests.helpers.device_arrays import all_on_device, device_poisoned, on_device
 from tests.helpers.problems import weight
 
 pytestmark = pytest.mark.usefixtures("any_evenness")
 
 BY_FUNCTION = pytest.mark.parametrize("function", ["mlp", "GatedMLP"])
-KERNELS = {entry: kernel for kernel in variants() for _, entry in kernel.entries}
+KERNELS = {entry.name: kernel for kernel in variants() for entry in kernel.entries}
 MANY = 600  # tokens, for which decode kernels are not considered
 
 
@@ -110,7 +110,7 @@ def test_a_second_call_launches_twice_and_does_nothing_else(gpu, arguments, func
 def test_the_variant_chooses_the_kernel_of_gate_and_up(gpu, arguments, kernel):
     call("mlp", **arguments, variant=kernel.name)
     first, second = gpu.driver.launches
-    assert first.entry == kernel.entry("k")
+    assert first.entry == entry_of(kernel)
     assert not KERNELS[second.entry].gated
 
 

@@ -9,7 +9,7 @@ import cuswiglu
 from cuswiglu.api import gated_mlp
 from tests.helpers.calls import FUNCTIONS, K_OUT, K, M, N, call, layer_of, repeated
 from tests.helpers.capsules import Producer
-from tests.helpers.compiled import GATED
+from tests.helpers.compiled import GATED, entry_of
 from tests.helpers.device_arrays import all_on_device, device_poisoned, on_device, on_host
 from tests.helpers.fake_driver import PLANS, run_in_threads
 from tests.helpers.host_arrays import poisoned
@@ -174,7 +174,7 @@ def test_another_variant_has_a_plan_of_its_own(gpu):
     arguments = all_on_device("swiglu")
     for kernel in (*GATED[:2], *GATED[:2]):
         call("swiglu", **arguments, variant=kernel.name)
-        assert gpu.driver.launches[-1].entry == kernel.entry("k")
+        assert gpu.driver.launches[-1].entry == entry_of(kernel)
 
 
 @pytest.mark.filterwarnings("ignore:cuswiglu takes the portable path")

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cuswiglu.kernels import decode
-from cuswiglu.kernels.decode import Split
-from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.kernels.decode import DecodeVariant
+from cuswiglu.kernels.estimate import Rates
 from cuswiglu.kernels.manifest import variants
+from cuswiglu.kernels.split import Split
 from cuswiglu.selection import tuned
-from cuswiglu.selection.cost import Rates
 from cuswiglu.selection.select import PORTABLE, select
 from cuswiglu.selection.tuned import Key
 from tests.helpers.compiled import GATED
@@ -48,7 +47,7 @@ def assert_selection_goes_on(tables, text):
         assert choice.kernel.obstacle(asked) is None
         assert 0 <= choice.raster_rows <= tuned.MAX_RASTER_ROWS
         assert (choice.split is not None) == isinstance(choice.kernel, DecodeVariant)
-        assert choice.split is None or decode.layout(choice.kernel, asked, choice.split)
+        assert choice.split is None or choice.kernel.tiling(asked, choice.split)
     assert len(told) <= 1
     assert all(str(path) in str(warning.message) for warning in told)
 

@@ -12,16 +12,25 @@ from hypothesis import strategies as st
 
 import cuswiglu
 from cuswiglu import GatedMLP, explain
-from cuswiglu.autotune import Shape, Tried, best
+from cuswiglu.autotune import Tried, best
 from cuswiglu.common.device import DeviceInfo
 from cuswiglu.kernels import decode
-from cuswiglu.kernels.decode import Split
-from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.manifest import variants
-from cuswiglu.selection import cost, select, tuned
+from cuswiglu.kernels.split import Split
+from cuswiglu.selection import select, tuned
 from cuswiglu.selection.select import BATCH, prune
+from cuswiglu.selection.tuned import Shape
 from tests.helpers.calls import K_OUT, K, N, layer_of
-from tests.helpers.compiled import DECODE, DECODE_GATED, DECODE_PLAIN, GATED, PLAIN, name_of
+from tests.helpers.compiled import (
+    DECODE,
+    DECODE_GATED,
+    DECODE_PLAIN,
+    GATED,
+    PLAIN,
+    entry_of,
+    name_of,
+)
 from tests.helpers.device_arrays import all_on_device, device_poisoned, on_device
 from tests.helpers.fake_driver import arguments_of
 from tests.helpers.host_arrays import draw, poisoned
@@ -63,7 +72,7 @@ def test_few_tokens_take_the_decode_kernel_that_holds_them(make, m, n, k):
     assert choice.kernel == decode.smallest_fitting(
         DECODE_GATED if make is gate_up else DECODE_PLAIN, m
     )
-    assert choice.split == decode.ranked(choice.kernel, asked, H200.multiprocessors)[0][1]
+    assert choice.split == choice.kernel.ranked(asked, H200.multiprocessors)[0][1]
     assert choice.reason.startswith("estimated: ")
 
 
@@ -107,7 +116,7 @@ def test_a_decode_kernel_that_is_named_runs_for_any_number_of_tokens(kernel, m):
     asked = gate_up(m) if kernel.gated else down(m)
     choice = select.select(asked, H200, kernel.name)
     assert choice.kernel == kernel
-    assert decode.layout(kernel, asked, choice.split) is not None
+    assert kernel.tiling(asked, choice.split) is not None
 
 
 @pytest.mark.parametrize("m", [1, 64, 5000])
@@ -131,10 +140,10 @@ def test_few_tokens_of_a_down_projection_do_not_go_to_cublas_which_splits_k(m):
 
 def test_an_estimate_of_a_decode_kernel_is_of_its_best_split():
     asked = gate_up(16)
-    found = cost.estimate(GATED_16, asked, H200.multiprocessors, {})
-    us, split = decode.ranked(GATED_16, asked, H200.multiprocessors)[0]
+    found = GATED_16.estimate(asked, H200.multiprocessors, {})
+    us, split = GATED_16.ranked(asked, H200.multiprocessors)[0]
     assert (found.us, found.split) == (us, split)
-    assert found.clusters == decode.layout(GATED_16, asked, split).items
+    assert found.tiles == GATED_16.tiling(asked, split).items
     assert 0 < found.evenness <= 1
 
 
@@ -203,7 +212,7 @@ def test_a_call_launches_the_measured_split(gpu, tables):
     for _ in range(2):
         cuswiglu.swiglu(device_poisoned(16, 136), *weights)
         launch = gpu.driver.launches[-1]
-        assert launch.entry == GATED_16.entry("k")
+        assert launch.entry == entry_of(GATED_16)
         assert launch.named["rows"] == SPLIT.rows
     numbers = {"int32", "int64", "float32"}
     asked = {name for name, kind in arguments_of(launch.entry) if kind in numbers}
@@ -248,7 +257,7 @@ def test_tiles_and_parts_of_k_are_the_same_for_any_m(m, n, k, major, gated):
     make = gate_up if gated else down
     one, some = (select.select(make(count, n, k, major), H200, BATCH) for count in (1, m))
     assert (one.split.rows, one.split.ranks) == (some.split.rows, some.split.ranks)
-    assert decode.layout(some.kernel, make(m, n, k, major), some.split) is not None
+    assert some.kernel.tiling(make(m, n, k, major), some.split) is not None
     assert some.kernel == decode.smallest_fitting(DECODE_GATED if gated else DECODE_PLAIN, m)
 
 
@@ -323,5 +332,5 @@ def test_it_is_no_variant():
 
 
 def test_a_split_is_said_in_words():
-    assert str(decode.Split(37, 1, 2)) == "tiles of 37 rows of the weights"
-    assert str(decode.Split(56, 8, 1)) == "tiles of 56 rows of the weights, K in 8 parts"
+    assert str(Split(37, 1, 2)) == "tiles of 37 rows of the weights"
+    assert str(Split(56, 8, 1)) == "tiles of 56 rows of the weights, K in 8 parts"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cuswiglu import variants
-from cuswiglu.kernels import decode
-from cuswiglu.kernels.decode_variant import DecodeVariant
+from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.selection import tuned
 from cuswiglu.selection.tuned import Key
 from tests.helpers.problems import plain_problem, problem
@@ -41,7 +40,7 @@ def test_it_names_kernels_that_are_there_and_of_the_right_kind(packaged):
             continue
         kernel = KERNELS[entry.variant]
         assert kernel.gated == key.gated, (key, entry)
-        assert key.major in dict(kernel.entries), (key, entry)
+        assert key.layout in kernel.layouts, (key, entry)
 
 
 def test_its_keys_are_what_problems_are_looked_up_by(packaged):
@@ -56,9 +55,9 @@ def test_its_decode_kernels_have_splits_that_can_be_launched_and_the_others_none
             assert entry.split is None, (key, entry)
             continue
         of_kind = problem if key.gated else plain_problem
-        asked = dataclasses.replace(of_kind(major=key.major), m=key.m, n=key.n, k=key.k)
+        asked = dataclasses.replace(of_kind(major=key.layout), m=key.m, n=key.n, k=key.k)
         assert entry.split is not None, (key, entry)
-        assert decode.layout(kernel, asked, entry.split) is not None, (key, entry)
+        assert kernel.tiling(asked, entry.split) is not None, (key, entry)
 
 
 def test_its_rates_are_of_kernels_that_are_there_and_of_some_time(packaged):

@@ -8,8 +8,10 @@ import warnings
 import pytest
 
 from cuswiglu.common.device import DeviceInfo
+from cuswiglu.problem import EntryPoint, Layout
 from cuswiglu.selection.select import Choice, select
 from tests.helpers.compiled import (
+    BF16,
     DECODE_GATED,
     DECODE_PLAIN,
     GATED,
@@ -106,7 +108,8 @@ def test_an_n_major_down_projection_takes_a_kernel_that_has_the_entry():
 
 
 def packed_kernel(name="packed", **changes):
-    made = made_up(name=name, family="interleave", entries=(("p8", f"{name}_p8"),), **changes)
+    entry = EntryPoint(Layout.PACKED_8, *BF16, "none", "silu", False, f"{name}_p8")
+    made = made_up(name=name, family="interleave", entries=(entry,), **changes)
     boxes = (*made.boxes, ("weight_p8", (64, 64, 128)))
     return dataclasses.replace(made, widths=(("p8", (made.block_n,)),), boxes=boxes)
 

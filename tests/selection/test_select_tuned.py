@@ -10,11 +10,11 @@ import pytest
 import cuswiglu
 from cuswiglu import arrays
 from cuswiglu.common.device import Device, DeviceInfo
+from cuswiglu.kernels.estimate import Rates
 from cuswiglu.runtime import plan
-from cuswiglu.selection.cost import Rates
 from cuswiglu.selection.select import Choice, estimates, select
 from cuswiglu.selection.tuned import Key
-from tests.helpers.compiled import GATED, PLAIN, made_up, name_of, with_layouts
+from tests.helpers.compiled import GATED, PLAIN, entry_of, made_up, name_of, with_layouts
 from tests.helpers.device_arrays import device_poisoned, on_device
 from tests.helpers.problems import plain_problem, problem, weight
 from tests.helpers.tables import H200, entry, table, table_for
@@ -33,7 +33,7 @@ def _no_warnings():
 @BY_KERNEL
 @pytest.mark.parametrize("whose", ["user", "packaged"])
 def test_what_was_measured_comes_before_what_is_estimated(tables, kernel, whose):
-    asked = problem(m=300, n=200, k=136, major=kernel.entries[0][0])
+    asked = problem(m=300, n=200, k=136, major=kernel.layouts[0])
     tables(**{whose: table_for(asked, kernel.name, 5, 12.34)})
     choice = select(asked, H200)
     assert choice == Choice("sm90", kernel.name, kernel, 5, "measured: 12.3 us")
@@ -79,7 +79,7 @@ def test_auto_takes_the_portable_path_where_it_was_faster_without_a_warning(tabl
 @BY_KERNEL
 @pytest.mark.parametrize("kind", ["name", "family"])
 def test_a_kernel_that_was_asked_for_is_taken_though_cublas_was_faster(tables, kernel, kind):
-    asked = problem(major=kernel.entries[0][0])
+    asked = problem(major=kernel.layouts[0])
     before = select(asked, H200, getattr(kernel, kind))
     tables(user=table_for(asked, "cublas"))
     assert select(asked, H200, getattr(kernel, kind)) == before
@@ -104,7 +104,7 @@ def test_a_measured_kernel_of_another_family_is_passed_over(tables):
 
 def test_the_raster_of_a_measured_kernel_counts_where_it_is_asked_for_by_name(tables):
     kernel = GATED[-1]
-    asked = problem(major=kernel.entries[0][0])
+    asked = problem(major=kernel.layouts[0])
     tables(user=table_for(asked, kernel.name, 5))
     assert select(asked, H200, kernel.name).raster_rows == 5
 
@@ -160,11 +160,11 @@ def test_measured_rates_of_the_user_order_the_estimates(tables):
 
 def test_a_measured_kernel_is_launched_with_its_raster(gpu, tables):
     kernel = GATED[-1]
-    asked = problem(m=300, n=200, k=136, major=kernel.entries[0][0])
+    asked = problem(m=300, n=200, k=136, major=kernel.layouts[0])
     tables(user=table_for(asked, kernel.name, 5))
     launch_of(asked)
     (launch,) = gpu.driver.launches
-    assert launch.entry == kernel.entry(asked.major)
+    assert launch.entry == entry_of(kernel, asked.layout)
     assert launch.named["raster_rows"] == 5
 
 
@@ -198,12 +198,12 @@ def test_an_mlp_takes_what_was_measured_for_each_of_its_products(gpu, tables):
     x, gate, up = operands(ASKED)
     cuswiglu.mlp(x, gate, up, on_device(weight(200, 136, "k")))
     first, second = gpu.driver.launches
-    assert (first.entry, first.named["raster_rows"]) == (GATED[-1].entry("k"), 5)
-    assert (second.entry, second.named["raster_rows"]) == (PLAIN[-1].entry("k"), 3)
+    assert (first.entry, first.named["raster_rows"]) == (entry_of(GATED[-1]), 5)
+    assert (second.entry, second.named["raster_rows"]) == (entry_of(PLAIN[-1]), 3)
 
 
 def operands(asked):
-    weights = [on_device(weight(asked.k, asked.n, asked.major)) for _ in range(2)]
+    weights = [on_device(weight(asked.k, asked.n, asked.layout)) for _ in range(2)]
     return device_poisoned(asked.m, asked.k), *weights
 
 

@@ -60,7 +60,7 @@ BAD = {
     "empty": lambda path: path.write_text(""),
     "truncated": lambda path: path.write_text(serialise(table())[:-9]),
     "not text": lambda path: path.write_bytes(b"\xff\xfe\x00\x80"),
-    "another format": lambda path: path.write_text(serialise(table()).replace(": 1", ": 99", 1)),
+    "another format": lambda path: path.write_text(serialise(table()).replace(": 2", ": 99", 1)),
     "another program's": lambda path: path.write_text('{"name": "something"}'),
     "no raster": lambda path: path.write_text(serialise(table({KEY: entry("dual", 0)}))),
     "oversized": lambda path: path.write_text(serialise(table()) + " " * MAX_BYTES),

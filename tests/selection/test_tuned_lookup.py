@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from cuswiglu.common.device import Device
+from cuswiglu.kernels.estimate import Rates
 from cuswiglu.selection import select, tuned
-from cuswiglu.selection.cost import Rates
 from cuswiglu.selection.tuned import Key, lookup, merge
-from tests.helpers.problems import plain_problem, problem
+from tests.helpers.problems import of_elements, plain_problem, problem
 from tests.helpers.tables import H200, entry, table
 
 ASKED = problem(m=128)
@@ -63,6 +63,35 @@ def test_padding_and_device_make_no_other_choice(tables):
     """They change little of the time, and never what can be computed."""
     tables(user=holds(USER))
     assert found(dataclasses.replace(ASKED, device=Device("cuda", 3))) == USER
+
+
+# Element types
+
+
+FP16 = of_elements(ASKED, "float16")
+
+
+def test_a_key_has_the_element_types_of_x_the_weights_and_the_result():
+    names = ("bfloat16", "float16", "float8_e4m3fn")
+    assert Key.of(of_elements(ASKED, *names)).elements == names
+
+
+def test_fp16_takes_what_was_measured_in_bf16(tables):
+    """As many bytes, at the same rates."""
+    tables(user=holds(USER))
+    assert found(FP16) == USER
+
+
+def test_what_was_measured_in_fp16_counts_for_fp16_alone_and_first(tables):
+    tables(user=table({Key.of(FP16): PACKAGED, Key.of(ASKED): USER}))
+    assert (found(FP16), found(ASKED)) == (PACKAGED, USER)
+    tables(user=holds(USER, FP16))
+    assert found(ASKED) is None
+
+
+def test_other_element_types_take_nothing_that_was_measured_in_bf16(tables):
+    tables(user=holds(USER))
+    assert found(of_elements(ASKED, "bfloat16", "float8_e4m3fn", "bfloat16")) is None
 
 
 # Whose table

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuswiglu.selection.cost import Rates
+from cuswiglu.kernels.estimate import Rates
+from cuswiglu.kernels.split import Split
 from cuswiglu.selection.tuned import EMPTY, FORMAT, Key, Table, parse, serialise
 from tests.helpers.tables import TABLES, entry, table
 
@@ -69,6 +70,36 @@ def test_the_order_of_choices_does_not_matter():
     assert serialise(table(choices, kernels="hash")) == serialise(
         table(reversed(choices), kernels="hash")
     )
+
+
+# The format before
+
+OLD = """{"format": 1, "gpu": "GPU", "measured_with": "hash", "rates": {"dual": [0.5, 2.0]},
+ "choices": [
+  {"gated": true, "m": 64, "n": 96, "k": 128, "major": "k",
+   "variant": "dual", "raster_rows": 7, "us": 12.34},
+  {"gated": false, "m": 8, "n": 96, "k": 128, "major": "n",
+   "variant": "decode-plain_8", "raster_rows": 1, "us": 3.5, "split": [16, 2, 1]}]}"""
+
+
+def test_a_table_of_the_format_before_was_measured_in_bf16():
+    choices = {
+        KEY: entry("dual"),
+        Key(False, 8, 96, 128, "n"): entry("decode-plain_8", 1, 3.5, Split(16, 2, 1)),
+    }
+    assert parse(OLD) == Table("GPU", "hash", choices, {"dual": Rates(0.5, 2.0)})
+    assert {key.elements for key in choices} == {("bfloat16",) * 3}
+
+
+def test_a_table_of_the_format_before_is_written_in_todays():
+    assert json.loads(serialise(parse(OLD)))["format"] == FORMAT
+    assert parse(serialise(parse(OLD))) == parse(OLD)
+
+
+@pytest.mark.parametrize("field", ["major", "m", "variant"])
+def test_a_part_that_is_missing_in_the_format_before_is_a_value_error(field):
+    with pytest.raises(ValueError, match="it is damaged"):
+        parse(OLD.replace(f'"{field}"', '"another"'))
 
 
 # Damage
