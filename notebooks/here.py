@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from cuswiglu import environment
-from cuswiglu.bench import record, summaries
+from cuswiglu.bench import record
+from cuswiglu.bench.report import summaries
 
-RESULTS = Path(__file__).parent / "results"
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results"
 WIDTH = 120  # characters of a table
 DPI = 80
 COLOURS = 256
 SKIPPED = "skipped: "
+
+sys.path.append(str(FOLDER.parent))  # where `benchmarks` is
 
 
 def gpu(what: str = "this cell") -> bool:
@@ -48,7 +52,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Any:
 
 
 def show(made: Any) -> None:
-    """Print one of `cuswiglu.bench.summaries`'s tables, or of `table`'s, as text."""
+    """Print a table of rich's, as `table` makes it, as text."""
     console = summaries.rich_modules().console.Console(
         file=sys.stdout, width=WIDTH, color_system=None, force_jupyter=False, markup=True
     )

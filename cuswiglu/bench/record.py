@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ..common import files
-from .cells import SUITES, Cell
+from .cells import Cell
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one contender did in one cell.
+    """Time and accuracy of one contender in one cell.
 
     Attributes
     ----------
@@ -27,12 +27,13 @@ class Outcome:
     off : float or None
         Share of their elements that differ from FP64 by more than 1%.
     family : str
-        Of an instance of ours.
+        Family of a variant of ours, empty for all others.
     choice : str
-        What `auto` ran.
+        Kernel that `auto` ran.
     captured : bool
         Whether it was replayed from a CUDA graph.
     error : str
+        Why there is no time.
     """
 
     microseconds: float | None = None
@@ -59,12 +60,12 @@ class CellRecord:
     outcomes: dict[str, Outcome]
 
     def us(self, *names: str) -> float | None:
-        """The shortest time of these contenders, in microseconds, or None if none has one."""
+        """Take the shortest time of these contenders, in microseconds; None if none has one."""
         found = (self.outcomes[name].microseconds for name in names if name in self.outcomes)
         return min((time for time in found if time is not None), default=None)
 
-    def instances(self) -> dict[str, Outcome]:
-        """Our instances that were timed."""
+    def variants(self) -> dict[str, Outcome]:
+        """Select our variants that were timed."""
         return {
             name: outcome
             for name, outcome in self.outcomes.items()
@@ -77,8 +78,8 @@ class Session:
     """One run of the command on one machine.
 
     `kernels` is a hash of all cubins; `missing` says why a contender was not there; `warnings` is
-    what makes the numbers less than they should be; `copy_tbs` is `copy_rate.measured`, in the
-    suite `decode`.
+    what makes the numbers less than they should be; `copy_tbs` is the rate of `run.copy_rate`,
+    where the suite compares with it.
     """
 
     started: str
@@ -101,6 +102,7 @@ class Record:
     cells: tuple[CellRecord, ...] = ()
 
     def missing_cells(self, wanted: Iterable[Cell]) -> list[Cell]:
+        """List the wanted cells that are not measured yet."""
         done = {record.cell for record in self.cells}
         return [cell for cell in wanted if cell not in done]
 
@@ -129,9 +131,10 @@ def load(path: Path) -> Record:
     try:
         content = json.loads(path.read_text())
         if content["format"] != FORMAT:
-            raise ValueError(f"format {content['format']}, this version reads {FORMAT}")
-        if content["suite"] not in SUITES:
-            raise ValueError(f"unknown suite {content['suite']!r}")
+            raise ValueError(
+                f"format {content['format']}, this version reads {FORMAT}; to make it anew: "
+                f"cuswiglu bench --suite {content.get('suite', 'SUITE')} --json NEW"
+            )
         return Record(
             suite=content["suite"],
             seed=content["seed"],
@@ -151,6 +154,6 @@ def _cell(row: dict[str, Any]) -> CellRecord:
 
 
 def _make(kind: Any, row: dict[str, Any]) -> Any:
-    """A dataclass of a JSON object; fields that a newer version may have added are ignored."""
+    """Make a dataclass of a JSON object; fields that a newer version added are ignored."""
     known = {one.name for one in fields(kind)}
     return kind(**{key: value for key, value in row.items() if key in known})

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from ..bench.cells import Cell
+from ..bench.contenders.inputs import Inputs
 
 #: Distribution -> what it is.
 DISTRIBUTIONS = {
@@ -22,8 +23,6 @@ OUTLIER_CHANNELS = 256  # one in so many
 OUTLIER_SCALE = 30.0
 SMOLLM2_TOKENS = 512
 
-Inputs = tuple[Any, Any, Any]
-
 
 @dataclass(frozen=True)
 class Case:
@@ -34,17 +33,18 @@ class Case:
     layer: int | None = None
 
     def __str__(self) -> str:
+        """Name the distribution and the cell."""
         return f"{self.distribution}, {self.cell}"
 
 
 def random_cases(cells: Sequence[Cell]) -> list[Case]:
-    """Every cell with each distribution that is drawn."""
+    """Combine every cell with each distribution that is drawn."""
     drawn = [name for name in DISTRIBUTIONS if name != "smollm2"]
     return [Case(name, cell) for cell in cells for name in drawn]
 
 
 def model_cases(layers: Sequence[int], k: int, n: int) -> list[Case]:
-    """Layers of SmolLM2 as cases."""
+    """Make cases of layers of SmolLM2."""
     return [
         Case("smollm2", Cell(f"smollm2-135m layer {layer}", k, n, SMOLLM2_TOKENS), layer)
         for layer in layers
@@ -52,13 +52,13 @@ def model_cases(layers: Sequence[int], k: int, n: int) -> list[Case]:
 
 
 def at_most(cases: Sequence[Case], tokens: int) -> Iterator[Case]:
-    """The cases with no more than so many tokens, each once."""
+    """Shorten the cases to so many tokens at most, each once."""
     shorter = (replace(case, cell=replace(case.cell, m=min(case.cell.m, tokens))) for case in cases)
     return iter(dict.fromkeys(shorter))
 
 
 def draw(xp: Any, case: Case, seed: int, weights: Any = None) -> Inputs:
-    """x, gate and up of a case, BF16; the same for the same seed and array library.
+    """Draw the inputs of a case, BF16; the same for the same seed and array library.
 
     Parameters
     ----------
@@ -67,27 +67,24 @@ def draw(xp: Any, case: Case, seed: int, weights: Any = None) -> Inputs:
     case : Case
     seed : int
     weights : MLPWeights, optional
-        Of a layer of a model.
-
-    Returns
-    -------
-    (M, K), (K, N) and (K, N) array
-        Weights are contiguous along K.
+        A layer of a model.
     """
     cell, number = case.cell, list(DISTRIBUTIONS).index(case.distribution)
     entropy = [seed, number, cell.k, cell.n, cell.m, case.layer or 0]
     generator = xp.random.default_rng(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
     x = _ACTIVATIONS[case.distribution](xp, generator, (cell.m, cell.k)).astype(ml_dtypes.bfloat16)
-    if weights is not None:
-        return x, *(xp.asarray(weight.T).T for weight in (weights.gate, weights.up))
     values = _uniform if case.distribution == "uniform" else _normal
-
-    def weight() -> Any:
-        drawn = values(xp, generator, (cell.n, cell.k))
-        drawn *= cell.k**-0.5
-        return drawn.astype(ml_dtypes.bfloat16).T
-
-    return x, weight(), weight()
+    w2 = xp.empty((2 * cell.n, cell.k), ml_dtypes.bfloat16)
+    halves = w2[: cell.n], w2[cell.n :]
+    if weights is not None:
+        for half, weight in zip(halves, (weights.gate, weights.up), strict=True):
+            half[...] = xp.asarray(weight.T)
+    else:
+        for half in halves:
+            drawn = values(xp, generator, (cell.n, cell.k))
+            drawn *= cell.k**-0.5
+            half[...] = drawn.astype(ml_dtypes.bfloat16)
+    return Inputs(cell, x, (w2,), ())
 
 
 def _normal(xp: Any, generator: Any, shape: tuple[int, int]) -> Any:
@@ -102,7 +99,7 @@ def _uniform(xp: Any, generator: Any, shape: tuple[int, int]) -> Any:
 
 
 def _outliers(xp: Any, generator: Any, shape: tuple[int, int]) -> Any:
-    """As behind a model's RMSNorm: heavy tails, a few channels that are large in every token."""
+    """Draw as behind a model's RMSNorm: heavy tails, a few channels large in every token."""
     k = shape[1]
     values = _normal(xp, generator, shape)
     values *= xp.exp(0.5 * _normal(xp, generator, shape))

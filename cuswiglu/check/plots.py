@@ -6,8 +6,8 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from ..bench import plots
-from .compare import BINS
+from ..bench.report import plots
+from ..testing.numerics import BINS
 from .contenders import EAGER, UNFUSED
 from .distributions import DISTRIBUTIONS
 from .report import Report
@@ -16,14 +16,14 @@ _COLOURS = {"ours": "#3f7cac", EAGER: "#b5533c", UNFUSED: "#a67c00"}
 
 
 def labels() -> list[str]:
-    """Of the bins, in ulps."""
+    """Label the bins, in ulps."""
     edges = itertools.pairwise(BINS)
     ranges = [str(most) if most == low + 1 else f"{low + 1}-{most}" for low, most in edges]
     return [str(BINS[0]), *ranges, f">{BINS[-1]}"]
 
 
 def shares(report: Report, distribution: str) -> dict[str, list[float]]:
-    """Share of all elements in each bin, of all cases of a distribution: of ours, and of others."""
+    """Compute the share of all elements in each bin, over all cases of a distribution."""
     counts: dict[str, list[int]] = {}
     for row in report.cases:
         if row.case.distribution != distribution:
@@ -44,7 +44,7 @@ def draw(report: Report, folder: Path) -> list[Path]:
 
 
 def figure(report: Report) -> Any:
-    """The histograms, as a matplotlib figure; None of a report without cases."""
+    """Draw the histograms as a matplotlib figure; None of a report without cases."""
     found = {name: shares(report, name) for name in DISTRIBUTIONS}
     found = {name: held for name, held in found.items() if held}
     if not found:

@@ -1,4 +1,4 @@
-"""The report of a check: what its JSON holds, read and written; and the marks."""
+"""The report of a check: what its JSON holds, read and written; and the targets."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import numpy as np
 
 from ..bench.cells import Cell
 from ..common import files
-from .compare import Measured, Worst
+from ..testing.numerics import Accuracy, Worst
 from .contenders import EAGER, UNFUSED
 from .distributions import Case
 
 FORMAT = 2
 MAX_BYTES = 256 << 20
-#: The marks, of every kernel of ours in every case.
+#: Targets of every kernel of ours in every case.
 MOST_OFF = 0.0006
 MOST_OFF_OF_EAGER = 0.1
 LEAST_WITHIN_ULP = 0.999
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one contender did in one case: `measured`, or an `error`."""
+class Comparison:
+    """Accuracy of one contender in one case, `measured`, or an `error`."""
 
     ours: bool
-    measured: Measured | None = None
+    measured: Accuracy | None = None
     error: str = ""
 
 
@@ -48,12 +48,12 @@ class Element:
 
     @classmethod
     def of(cls, contender: str, x: Any, gate: Any, up: Any) -> Element:
-        """Of BF16 vectors in NumPy."""
+        """Keep BF16 vectors of NumPy."""
         texts = (base64.b64encode(part.tobytes()).decode() for part in (x, gate, up))
         return cls(contender, *texts)
 
     def vectors(self) -> list[np.ndarray[Any, Any]]:
-        """x, gate and up."""
+        """Read x, gate and up."""
         texts = (self.x, self.gate, self.up)
         return [np.frombuffer(base64.b64decode(text), ml_dtypes.bfloat16) for text in texts]
 
@@ -63,17 +63,17 @@ class CaseReport:
     """One case: outcomes of all contenders, and the inputs of our worst element."""
 
     case: Case
-    outcomes: dict[str, Outcome]
+    outcomes: dict[str, Comparison]
     worst: Element | None = None
 
     @property
     def eager(self) -> str:
-        """Who stands for eager: torch, or the operations one by one where there is no torch."""
+        """Name who stands for eager: torch, or the operations one by one where there is none."""
         found = self.outcomes.get(EAGER)
         return EAGER if found is not None and found.measured is not None else UNFUSED
 
     def missed(self) -> list[str]:
-        """The marks that are missed, in words."""
+        """Tell the targets that are missed."""
         eager = self.outcomes.get(self.eager)
         most = MOST_OFF
         if eager is not None and eager.measured is not None:
@@ -86,7 +86,7 @@ class CaseReport:
         ]
 
 
-def _missed(outcome: Outcome, most: float) -> list[str]:
+def _missed(outcome: Comparison, most: float) -> list[str]:
     found = outcome.measured
     if found is None:
         return [outcome.error]
@@ -111,7 +111,7 @@ class Report:
     cases: tuple[CaseReport, ...] = ()
 
     def missed(self) -> list[str]:
-        """The marks that are missed, in words."""
+        """Tell the targets that are missed."""
         return [text for case in self.cases for text in case.missed()]
 
 
@@ -119,7 +119,7 @@ def save(report: Report, path: Path) -> None:
     """Write whole or not at all, for its owner alone; most kernels have an outcome in common."""
     content = {"format": FORMAT, **asdict(report)}
     for row, case in zip(content["cases"], report.cases, strict=True):
-        who: dict[Outcome, list[str]] = {}
+        who: dict[Comparison, list[str]] = {}
         for name, outcome in case.outcomes.items():
             who.setdefault(outcome, []).append(name)
         row["outcomes"] = [{"who": names, **asdict(one)} for one, names in who.items()]
@@ -141,7 +141,9 @@ def load(path: Path) -> Report:
     try:
         content = json.loads(path.read_bytes())
         if content.pop("format") != FORMAT:
-            raise ValueError(f"this version reads format {FORMAT}")
+            raise ValueError(
+                f"this version reads format {FORMAT}; to make it anew: cuswiglu check --json NEW"
+            )
         cases = tuple(_case(row) for row in content.pop("cases"))
         return Report(**content, cases=cases)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -154,9 +156,9 @@ def _case(row: dict[str, Any]) -> CaseReport:
     return CaseReport(case, outcomes, None if row["worst"] is None else Element(**row["worst"]))
 
 
-def _outcome(row: dict[str, Any]) -> Outcome:
+def _outcome(row: dict[str, Any]) -> Comparison:
     found = row["measured"]
     if found is not None:
         parts = {"ulps": tuple(found["ulps"]), "worst": Worst(**found["worst"])}
-        found = Measured(**found | parts)
-    return Outcome(row["ours"], found, row["error"])
+        found = Accuracy(**found | parts)
+    return Comparison(row["ours"], found, row["error"])

@@ -13,20 +13,23 @@ import numpy as np
 from .. import environment
 from ..arrays import cupy_module
 from ..bench.cells import Cell
-from ..bench.measure import describe, release
+from ..bench.contenders import Contender, Found
+from ..bench.contenders.inputs import Inputs
+from ..bench.run.measure import error_text, release
 from ..models import MLPWeights, iter_layers, layer_count
 from ..models._smollm2 import smollm2_path
 from ..models.shapes import SHAPES
-from . import compare, distributions
-from .contenders import Contender, Found
+from ..testing import numerics
+from . import distributions
+from .contenders import OTHERS
 from .distributions import Case
-from .report import CaseReport, Element, Outcome, Report, save
+from .report import CaseReport, Comparison, Element, Report, save
 
 CPU_TOKENS = 64  # at most, in each case
 
 
 def cases(cells: Sequence[Cell], *, quick: bool, on_gpu: bool) -> tuple[list[Case], dict[str, str]]:
-    """All cases of some cells and of SmolLM2; and why SmolLM2 is missing, if it is.
+    """List the cases of some cells and of SmolLM2; and why SmolLM2 is missing, if it is.
 
     `quick` takes its first, middle and last layer only; on the CPU there are fewer tokens.
     """
@@ -41,7 +44,7 @@ def cases(cells: Sequence[Cell], *, quick: bool, on_gpu: bool) -> tuple[list[Cas
 
 
 def begin(found: Found, missing: dict[str, str], seed: int) -> Report:
-    """A report without cases, of this machine."""
+    """Make a report without cases, of this machine."""
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     return Report(seed, now, environment.collect().as_dict(), found.missing | missing)
 
@@ -94,27 +97,35 @@ def check(
     """Check all contenders in one case; an error only costs a contender this case."""
     inputs = distributions.draw(xp, case, seed, weights)
     with np.errstate(over="ignore"):  # exp(-gate) of a very negative gate, whose SiLU is 0
-        expected = compare.reference(xp, *inputs)
-        outcomes = {one.name: _outcome(xp, one, inputs, expected) for one in contenders}
-    errors = {
-        name: outcome.measured.worst.error
+        expected = numerics.swiglu_reference(xp, inputs.x, *inputs.pairs[0])
+        if xp is not np:  # contenders may work on streams of their own
+            xp.cuda.runtime.deviceSynchronize()
+        outcomes = {one.name: _compared(one, inputs, expected) for one in contenders}
+    worst = {
+        name: outcome.measured.worst
         for name, outcome in outcomes.items()
         if outcome.ours and outcome.measured is not None
     }
-    if not errors:
+    if not worst:
         return CaseReport(case, outcomes)
-    name = max(errors, key=lambda one: errors[one])
-    worst = outcomes[name].measured
-    assert worst is not None
-    parts = compare.elements(inputs, worst.worst.row, worst.worst.column)
+    name = max(worst, key=lambda one: worst[one].error)
+    parts = _element(inputs, worst[name])
     element = Element.of(name, *(part if xp is np else xp.asnumpy(part) for part in parts))
     return CaseReport(case, outcomes, element)
 
 
-def _outcome(xp: Any, contender: Contender, inputs: distributions.Inputs, expected: Any) -> Outcome:
+def _compared(contender: Contender, inputs: Inputs, expected: Any) -> Comparison:
+    ours = contender.name not in OTHERS
     try:
-        found = contender.compute(*inputs)
-        measured = compare.compare(xp, found, expected, inputs)
+        found = numerics.compare(inputs.xp, contender.make(inputs).output(), expected)
+        x, gate, up = (part.astype(np.float64) for part in _element(inputs, found.worst))
     except Exception as error:
-        return Outcome(contender.ours, error=describe(error))
-    return Outcome(contender.ours, measured)
+        return Comparison(ours, error=error_text(error))
+    worst = replace(found.worst, gate=float(x @ gate), up=float(x @ up))
+    return Comparison(ours, replace(found, worst=worst))
+
+
+def _element(inputs: Inputs, place: numerics.Worst) -> tuple[Any, Any, Any]:
+    """Select what one element is made of: a row of x, a column of gate and one of up."""
+    gate, up = inputs.pairs[0]
+    return inputs.x[place.row], gate[:, place.column], up[:, place.column]

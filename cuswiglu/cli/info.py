@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+from typing import Any
 
 from .. import environment
 
 
-def run(*, as_json: bool) -> int:
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add the grammar of `info` to the commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "info", help="what is here, and which backend will be used"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for a bug report")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
     """Print it; returns the exit status."""
     here = environment.collect()
-    if as_json:
+    if options.json:
         print(json.dumps(here.as_dict(), indent=2))
         return 0
     lines = {

@@ -12,12 +12,14 @@ from ..common import files
 from ..models.shapes import SHAPES
 from ..runtime import plan
 from ..selection import select, tuned
-from .types import positive
+from .types import positive, positives
 
 
-def add_parser(commands: Any) -> None:
-    """The grammar of `tune`, added to the subcommands."""
-    parser = commands.add_parser("tune", help="measure which kernel is fastest on this GPU")
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add the grammar of `tune` to the commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "tune", help="measure which kernel is fastest on this GPU"
+    )
     parser.add_argument(
         "--shape",
         action="append",
@@ -28,7 +30,9 @@ def add_parser(commands: Any) -> None:
         "--hidden", type=positive, metavar="K", help="hidden size, with --intermediate"
     )
     parser.add_argument("--intermediate", type=positive, metavar="N", help="intermediate size")
-    parser.add_argument("--tokens", type=_tokens, default=[512, 1024, 2048, 4096], metavar="M,...")
+    parser.add_argument(
+        "--tokens", type=positives, default=[512, 1024, 2048, 4096], metavar="M,..."
+    )
     parser.add_argument("--layout", choices=["k", "n"], default="k", help="weights along K or N")
     parser.add_argument("--rounds", type=positive, default=5, help="turns each kernel takes (5)")
     parser.add_argument(
@@ -39,10 +43,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="measure every kernel and fit the cost model's rates too",
     )
-
-
-def _tokens(text: str) -> list[int]:
-    return [positive(part) for part in text.split(",")]
+    return parser
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_writable(path: Path) -> None:
-    """Before minutes of measuring, not after them."""
+    """Refuse before minutes of measuring, not after them."""
     try:
         files.make_folder(path)
     except OSError as error:
@@ -96,7 +97,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _progress(shapes: list[tuned.Shape]) -> Any:
-    """The shapes behind a progress bar, where rich is installed."""
+    """Put the shapes behind a progress bar, where rich is installed."""
     try:
         from rich.progress import track
     except ImportError:

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from ..arrays import cupy_module
 
-Contender = Callable[[int], Any]
+#: Call on a set of buffers, by its number.
+Call = Callable[[int], Any]
 #: Runs all sets so many times, and gives the microseconds that took.
 Stopwatch = Callable[[int], float]
 
@@ -24,14 +25,14 @@ class Timed(Protocol):
 
 
 def buffer_sets(set_bytes: int) -> int:
-    """How many sets of weights together exceed twice the L2 of the current device."""
+    """Count the sets of weights that together exceed twice the L2 of the current device."""
     cupy = cupy_module()
     l2 = int(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["l2CacheSize"])
     return max(2, -(-2 * l2 // set_bytes) + 1)
 
 
 def events_around(stream: Any, launch: Callable[[int], Any]) -> Stopwatch:
-    """A stopwatch of CUDA events around `launch(replays)`, which puts work on `stream`."""
+    """Make a stopwatch of CUDA events around `launch(replays)`, which puts work on `stream`."""
     cupy = cupy_module()
     start, stop = cupy.cuda.Event(), cupy.cuda.Event()
 
@@ -45,7 +46,7 @@ def events_around(stream: Any, launch: Callable[[int], Any]) -> Stopwatch:
     return elapsed
 
 
-def captured(contender: Contender, stream: Any, sets: int) -> Stopwatch:
+def captured(contender: Call, stream: Any, sets: int) -> Stopwatch:
     """Capture a contender that launches on CuPy's current stream, which `stream` is."""
     for number in range(sets):  # compiles, loads and allocates whatever it needs
         contender(number)
@@ -68,7 +69,7 @@ def captured(contender: Contender, stream: Any, sets: int) -> Stopwatch:
 
 
 def microseconds(
-    contenders: Mapping[str, Contender | Timed],
+    contenders: Mapping[str, Call | Timed],
     sets: int,
     *,
     rounds: int = 9,
@@ -76,7 +77,7 @@ def microseconds(
     tick: Callable[[], None] = lambda: None,
     failed: Callable[[str, Exception], None] | None = None,
 ) -> dict[str, float]:
-    """Median time of one call of each contender, on the current device.
+    """Take the median time of one call of each contender, on the current device.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def microseconds(
     stream = cupy.cuda.Stream(non_blocking=True)
     ready: dict[str, tuple[Stopwatch, int]] = {}
 
-    def prepare(name: str, contender: Contender | Timed) -> None:
+    def prepare(name: str, contender: Call | Timed) -> None:
         try:
             stopwatch = (
                 captured(contender, stream, sets)
@@ -129,7 +130,7 @@ def in_turns(
     rounds: int,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
-    """Median time of one call, in microseconds, of stopwatches with their number of replays."""
+    """Take the median time of a call, in microseconds, of stopwatches with their replays."""
     times: dict[str, list[float]] = {name: [] for name in ready}
     order = list(ready)
     shuffle = random.Random(0).shuffle

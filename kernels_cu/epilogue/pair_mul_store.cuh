@@ -335,7 +335,7 @@ struct PairMulStore {
     bool const issuing_warp = thread / 32 == 0;
     CUTLASS_PRAGMA_UNROLL
     for (int next = 0; next < kTile; next += kFragment) {
-      int const first = box_start(next, kFragment, kTile);
+      int const first = box_start<kFragment, kTile>(next);
       store.column = column + first * kColumns / kFragment;
       CUTLASS_PRAGMA_UNROLL
       for (int epi_m = 0; epi_m < cute::size<1>(layout); ++epi_m, ++count) {

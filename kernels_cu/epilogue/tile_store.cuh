@@ -51,7 +51,7 @@ struct TileStore {
     for (int m = 0; m < Traits::kWarpgroupM / Traits::kMmaM; ++m) {
       CUTLASS_PRAGMA_UNROLL
       for (int j = 0; j < kWidth; j += kBox, ++stored) {
-        int const first = box_start(j, kBox, kWidth);
+        int const first = box_start<kBox, kWidth>(j);
         auto out = cute::make_tensor<Element>(
             cute::partition_shape_C(mma_out, Shape<Int<Traits::kMmaM>, Int<kBox>>{}));
         CUTLASS_PRAGMA_UNROLL

@@ -8,21 +8,21 @@ import json
 import pytest
 
 import cuswiglu
-from cuswiglu.bench import contenders
-from cuswiglu.bench import run as bench_run
 from cuswiglu.bench.cells import Cell
 from cuswiglu.bench.contenders import _own
-from cuswiglu.bench.inputs import Inputs
+from cuswiglu.bench.contenders.inputs import Inputs
+from cuswiglu.bench.run import run as bench_run
+from cuswiglu.bench.suites import SUITES
 from cuswiglu.cli import main
 from cuswiglu.kernels.manifest import read_manifest
 from cuswiglu.selection import select
-from tests.bench.test_records import record
+from tests.helpers.bench_records import record
 from tests.helpers.device_arrays import device_poisoned, on_device
 from tests.helpers.host_arrays import poisoned
 
 M, N, K = 300, 200, 136
 FAMILIES = ["sync", "sync-late", "sync-bare"]
-SUITES = pytest.mark.parametrize("suite", ["paper", "quick", "random"])
+BY_SUITE = pytest.mark.parametrize("suite", ["paper", "quick", "random"])
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def ablations(tmp_path):
     return folder
 
 
-@SUITES
+@BY_SUITE
 def test_every_kernel_of_the_folder_is_a_contender_named_after_it(ablations, suite):
-    names = [contender.name for contender in contenders.find(suite, [ablations]).contenders]
+    names = [contender.name for contender in SUITES[suite].find([ablations]).contenders]
     assert [name for name in names if name.startswith("ablations/")] == [
         f"ablations/{family}_pingpong_128x96_1x1" for family in FAMILIES
     ]
@@ -54,9 +54,9 @@ def test_every_kernel_of_the_folder_is_a_contender_named_after_it(ablations, sui
     assert len(set(names)) == len(names)
 
 
-@SUITES
+@BY_SUITE
 def test_all_other_contenders_are_there_as_without_it(ablations, suite):
-    alone, beside = contenders.find(suite), contenders.find(suite, [ablations])
+    alone, beside = SUITES[suite].find(), SUITES[suite].find([ablations])
     others = [c.name for c in beside.contenders if not c.name.startswith("ablations/")]
     assert others == [contender.name for contender in alone.contenders]
     assert beside.missing == alone.missing
@@ -69,7 +69,7 @@ def test_only_the_kernel_without_an_activation_is_compared_with_the_product_of_g
     assert computes == ["swiglu", "swiglu", "ungated"]
 
 
-def test_they_are_not_counted_among_the_packages_instances(ablations):
+def test_they_are_not_counted_among_the_packages_variants(ablations):
     assert {contender.family for contender in _own.built(ablations).contenders} == {""}
 
 
@@ -80,9 +80,9 @@ def test_selection_does_not_know_them(ablations):
         select.check_name("sync-late_pingpong_128x96_1x1")
 
 
-@SUITES
+@BY_SUITE
 def test_a_folder_without_a_manifest_is_missing_and_the_reason_is_told(tmp_path, suite):
-    found = contenders.find(suite, [tmp_path])
+    found = SUITES[suite].find([tmp_path])
     assert (
         f"the kernel manifest {tmp_path / 'manifest.json'} is missing"
         in found.missing[str(tmp_path)]
@@ -94,7 +94,7 @@ def test_several_folders_take_part(ablations, tmp_path):
     other = tmp_path / "other"
     ablations.rename(other)
     assert {c.name.partition("/")[0] for c in _own.built(other).contenders} == {"other"}
-    found = contenders.find("random", [other, tmp_path])
+    found = SUITES["random"].find([other, tmp_path])
     assert sum(c.name.startswith("other/") for c in found.contenders) == len(FAMILIES)
     assert str(tmp_path) in found.missing
 
@@ -133,8 +133,8 @@ def test_folders_of_the_command_line_are_looked_into(monkeypatch, capsys, tmp_pa
     pytest.importorskip("rich")
     found = []
 
-    def run(begun, wanted, path, *, bench, **options):
-        found.append(bench.find(begun.suite))
+    def run(begun, wanted, find, path, **options):
+        found.append(find())
         return record()
 
     monkeypatch.setattr(bench_run, "run", run)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cuswiglu.bench import copy_rate
+from cuswiglu.bench.run import copy_rate
 from cuswiglu.testing import timing
 
 BYTES = 1 << 16

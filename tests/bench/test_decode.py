@@ -7,19 +7,23 @@ from dataclasses import replace
 
 import pytest
 
-from cuswiglu.bench import bandwidth, contenders, inputs, marks, plots, tables
+from benchmarks.targets import targets
 from cuswiglu.bench import record as records
-from cuswiglu.bench import run as bench_run
-from cuswiglu.bench.cells import FEW_TOKENS, MODELS, SUITES, cell, whole_mlp
-from cuswiglu.bench.contenders import _decode, _own, _torch
+from cuswiglu.bench.cells import MODELS, cell
+from cuswiglu.bench.contenders import _own, _torch, inputs
 from cuswiglu.bench.record import Outcome, Record
+from cuswiglu.bench.report import plots
+from cuswiglu.bench.run import copy_rate, machine
+from cuswiglu.bench.run import run as bench_run
+from cuswiglu.bench.suites import decode
+from cuswiglu.bench.suites.decode import FEW_TOKENS, SUITE
 from cuswiglu.cli import main
 from cuswiglu.selection import select
 from cuswiglu.testing import timing
-from tests.bench.test_measure import CELL, host
-from tests.bench.test_records import FAILED, SESSION, row
-from tests.bench.test_run import Machine
 from tests.helpers.bench_cells import SETS, STREAM, named, on_gpu, poisoned_inputs
+from tests.helpers.bench_host import CELL, host
+from tests.helpers.bench_machine import Machine
+from tests.helpers.bench_records import FAILED, SESSION, row
 
 assert host  # a fixture
 
@@ -32,10 +36,9 @@ MEASURED = replace(SESSION, copy_tbs=COPY)
 
 
 def test_cells_are_seven_models_at_up_to_256_tokens():
-    assert len(SUITES["decode"]) == 63
-    assert {one.model for one in SUITES["decode"]} == set(MODELS)
-    assert sorted({one.m for one in SUITES["decode"]}) == [1, 2, 4, 8, 16, 32, 64, 128, 256]
-    assert whole_mlp("decode")
+    assert len(SUITE.cells) == 63
+    assert {one.model for one in SUITE.cells} == set(MODELS)
+    assert sorted({one.m for one in SUITE.cells}) == [1, 2, 4, 8, 16, 32, 64, 128, 256]
 
 
 def test_gate_and_up_alone_outrun_the_cache(host, monkeypatch):
@@ -57,7 +60,7 @@ def drawn(gpu, monkeypatch):
 
 
 def made(name, drawn):
-    return named(name, _decode.ours()).make(drawn)
+    return named(name, decode.ours()).make(drawn)
 
 
 def ahead(launch):
@@ -67,7 +70,7 @@ def ahead(launch):
 
 def test_contenders_are_ours_cublas_and_torch(monkeypatch):
     monkeypatch.setattr(_torch, "why_missing", lambda: "")
-    found = contenders.find("decode")
+    found = SUITE.find()
     assert [one.name for one in found.contenders] == [*NAMES, "torch-eager", "torch-compile"]
     assert [one.computes for one in found.contenders] == ["swiglu", "product"] + ["mlp"] * 5
     assert found.missing == {}
@@ -75,7 +78,7 @@ def test_contenders_are_ours_cublas_and_torch(monkeypatch):
 
 def test_torch_is_listed_as_missing_where_it_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    found = contenders.find("decode")
+    found = SUITE.find()
     assert [one.name for one in found.contenders] == NAMES
     assert set(found.missing) == {"torch-eager", "torch-compile"}
 
@@ -142,7 +145,7 @@ def test_batch_invariance_is_asked_for(drawn, monkeypatch):
             assert (x is drawn.x, out is drawn.result) == (True, True)
             self.calls += 1
 
-    monkeypatch.setattr(_decode, "GatedMLP", Layer)
+    monkeypatch.setattr(decode, "GatedMLP", Layer)
     for name in ("mlp", "mlp-batch"):
         made(name, drawn).timed(1)
     assert [layer.deterministic for layer in layers] == [None] * SETS + ["batch"] * SETS
@@ -152,39 +155,40 @@ def test_batch_invariance_is_asked_for(drawn, monkeypatch):
 # The copy of the same run
 
 
-def started(suite, tmp_path, **fields):
-    machine = Machine(**fields)
+def test_a_session_of_the_suite_measures_a_copy_once(tmp_path, monkeypatch):
     asked = []
-    bench = replace(machine.bench, copy=lambda: asked.append(1) or COPY)
-    path = tmp_path / f"{suite}.json"
-    begun = bench_run.begin(suite, 0, 9, path, resume=True)
-    cells = SUITES[suite][: len(begun.cells) + 2]
-    return bench_run.run(begun, cells, path, bench=bench), len(asked)
+    monkeypatch.setattr(copy_rate, "measured", lambda: asked.append(1) or COPY)
+    monkeypatch.setattr(machine, "session", lambda gpu: SESSION)
+    path = tmp_path / "decode.json"
 
+    def resumed(cells):
+        fake = Machine()
+        method = replace(fake.method, session=SUITE.method.session)
+        begun = bench_run.begin("decode", 0, 9, path, resume=True)
+        return bench_run.run(begun, SUITE.cells[:cells], fake.find, path, method=method)
 
-def test_a_session_of_the_suite_measures_a_copy_once(tmp_path):
-    record, asked = started("decode", tmp_path)
-    assert ([one.copy_tbs for one in record.sessions], asked) == ([COPY], 1)
-    resumed, _ = started("decode", tmp_path)
-    assert [one.copy_tbs for one in resumed.sessions] == [COPY, COPY]
-    assert records.load(tmp_path / "decode.json") == resumed
-    assert started("quick", tmp_path)[1] == 0
+    record = resumed(2)
+    assert ([one.copy_tbs for one in record.sessions], len(asked)) == ([COPY], 1)
+    record = resumed(4)
+    assert [one.copy_tbs for one in record.sessions] == [COPY, COPY]
+    assert records.load(path) == record
 
 
 def test_bandwidth_is_of_the_weights_over_the_copy_of_the_cells_own_session():
     one = cell("7b", 8)
     seconds = 4 * one.n * one.k / 3.8e12
     measured = row("7b", 8, {"gate-up": Outcome(seconds * 1e6)})
-    assert bandwidth.tbs(measured) == pytest.approx(3.8)
-    assert bandwidth.share(measured, [MEASURED]) == pytest.approx(3.8 / COPY)
-    sessions = [MEASURED, replace(MEASURED, copy_tbs=2 * COPY)]
+    assert decode.tbs(measured) == pytest.approx(3.8)
+    once = Record("decode", 0, 9, (MEASURED,))
+    assert decode.share(once, measured) == pytest.approx(3.8 / COPY)
+    twice = replace(once, sessions=(MEASURED, replace(MEASURED, copy_tbs=2 * COPY)))
     later = replace(measured, session=1)
-    assert bandwidth.share(later, sessions) == pytest.approx(3.8 / (2 * COPY))
-    assert bandwidth.share(measured, [SESSION]) is None
-    assert bandwidth.share(row("7b", 8, {"gate-up": FAILED}), [MEASURED]) is None
+    assert decode.share(twice, later) == pytest.approx(3.8 / (2 * COPY))
+    assert decode.share(replace(once, sessions=(SESSION,)), measured) is None
+    assert decode.share(once, row("7b", 8, {"gate-up": FAILED})) is None
 
 
-# Marks and tables
+# Targets and tables
 
 
 def outcomes(one, share=0.95, bare=1.1, whole=1.2, batch=1.05):
@@ -197,7 +201,7 @@ def outcomes(one, share=0.95, bare=1.1, whole=1.2, batch=1.05):
     return found
 
 
-def kept(cells=SUITES["decode"], **figures_of):
+def kept(cells=SUITE.cells, **figures_of):
     """A record of these cells; `figures_of` are functions of a cell, as `outcomes` takes them."""
     rows = []
     for one in cells:
@@ -207,7 +211,7 @@ def kept(cells=SUITES["decode"], **figures_of):
 
 
 def by_name(record):
-    return {figure.name: figure for figure in marks.marks(record)}
+    return {figure.name: figure for figure in targets(record)}
 
 
 BARE = "gate and up against cuBLAS's bare GEMM, M"
@@ -215,7 +219,7 @@ SHARE = "bandwidth of gate and up over a copy's, M <= 64"
 WHOLE = "whole MLP against the best of torch-eager, torch-compile, fused, M <= 64"
 
 
-def test_marks_of_a_full_run():
+def test_targets_of_a_full_run():
     found = by_name(kept())
     assert {
         name: (one.must, one.aim, one.met, one.cells, one.of) for name, one in found.items()
@@ -230,7 +234,7 @@ def test_marks_of_a_full_run():
     }
 
 
-def test_a_mark_is_of_its_own_cells_alone():
+def test_a_target_is_of_its_own_cells_alone():
     """Each group of cells has a value of its own."""
 
     def share(one):
@@ -273,7 +277,7 @@ def test_the_worst_cells_are_named():
     assert (worst.value, worst.met) == ("0.970 (14b at M = 4)", "missed")
 
 
-def test_marks_on_fewer_cells_are_partial_and_without_cells_left_out():
+def test_targets_on_fewer_cells_are_partial_and_without_cells_left_out():
     found = by_name(kept([cell("3b", m) for m in FEW_TOKENS]))
     assert {name: (one.cells, one.of, one.partial) for name, one in found.items()} == {
         f"{BARE} <= 64, geometric mean": (7, 49, True),
@@ -281,14 +285,13 @@ def test_marks_on_fewer_cells_are_partial_and_without_cells_left_out():
         f"{WHOLE}, geometric mean": (7, 49, True),
         f"{BARE} > 64, worst cell": (2, 14, True),
     }
-    assert marks.marks(Record("decode", 0, 9, (MEASURED,), ())) == []
+    assert targets(Record("decode", 0, 9, (MEASURED,), ())) == []
 
 
 def test_a_line_has_bandwidth_and_speeds():
     record = kept([cell("7b", 16)])
-    columns = tables.columns("decode", record.sessions)
     one = cell("7b", 16)
-    assert {column.heading: column.text(record.cells[0]) for column in columns} == {
+    assert {column.heading: column.text(record, record.cells[0]) for column in SUITE.columns} == {
         "model": "7b",
         "M": "16",
         "gate-up us": f"{one.gate_up_bytes / 3.8e6:.2f}",
@@ -300,13 +303,14 @@ def test_a_line_has_bandwidth_and_speeds():
         "best other": "1.200",
         "batch/mlp": "1.05",
     }
-    assert all(len(column.heading) <= column.width for column in columns)
+    assert all(len(column.heading) <= column.width for column in SUITE.columns)
 
 
 def test_a_line_tells_who_failed():
     one = cell("7b", 16)
     failed = row("7b", 16, outcomes(one) | {"gate-up": FAILED, "mlp-batch": FAILED})
-    by_heading = {c.heading: c.text(failed) for c in tables.columns("decode", [MEASURED])}
+    record = Record("decode", 0, 9, (MEASURED,), (failed,))
+    by_heading = {column.heading: column.text(record, failed) for column in SUITE.columns}
     assert by_heading["gate-up us"] == "failed"
     assert by_heading["TB/s"] == by_heading["of copy"] == by_heading["batch/mlp"] == "-"
     assert by_heading["best other"] == "1.200"
@@ -322,11 +326,17 @@ def file(tmp_path):
     return path
 
 
-def test_a_kept_record_is_printed_with_marks_and_without_the_papers_claims(file, capsys):
+def test_a_kept_record_is_printed(file, capsys):
     pytest.importorskip("rich")
     assert main(["bench", "--from", str(file)]) == 0
     text = capsys.readouterr().out
-    for words in ("copies 4.00 TB/s, read plus written", "95.0%", "decode_16", "49/49", "28/28"):
+    for words in (
+        "copies 4.00 TB/s, read plus written",
+        "95.0%",
+        "decode_16",
+        "gate-up against",
+        "63",
+    ):
         assert words in text, words
     assert "not measured" not in text
     assert "the paper's claims" not in text
@@ -338,7 +348,7 @@ def test_the_command_measures_some_of_the_cells(monkeypatch, capsys):
     pytest.importorskip("rich")
     asked = []
 
-    def run(begun, wanted, path, **options):
+    def run(begun, wanted, find, path, **options):
         asked.append((begun.suite, begun.rounds, [str(one) for one in wanted]))
         options["listener"].started(kept(wanted))
         options["listener"].finished(kept(wanted), kept(wanted).cells[-1])
@@ -362,12 +372,12 @@ def test_more_kernels_are_refused(capsys, tmp_path):
 
 def test_bandwidth_and_speed_are_drawn_by_tokens(tmp_path):
     pytest.importorskip("matplotlib")
-    drawn = plots.draw(kept(), tmp_path)
+    drawn = plots.draw(kept(), SUITE.plots, tmp_path)
     assert [path.name for path in drawn] == ["decode_bandwidth.png", "decode_bare.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
-    figure = plots.copy_share(kept(share=lambda one: one.m / 512))
+    figure = decode.copy_share(kept(share=lambda one: one.m / 512))
     (axes,) = figure.axes
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert list(lines["72B"].get_xdata()) == list(FEW_TOKENS)
     assert list(lines["72B"].get_ydata()) == pytest.approx([m / 512 for m in FEW_TOKENS])
-    assert plots.draw(Record("decode", 0, 9, (MEASURED,), ()), tmp_path) == []
+    assert plots.draw(Record("decode", 0, 9, (MEASURED,), ()), SUITE.plots, tmp_path) == []

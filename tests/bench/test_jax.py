@@ -8,12 +8,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cuswiglu.bench import contenders, fp64, inputs, marks, measure, plots, tables
-from cuswiglu.bench.cells import LAYERS, SUITES, layers
-from cuswiglu.bench.contenders import _jax, _jax_stack
+from benchmarks.targets import targets
+from cuswiglu.bench import contenders
+from cuswiglu.bench.contenders import _jax, expected, inputs
 from cuswiglu.bench.record import Outcome, Record
-from tests.bench.test_measure import CELL, contender, host
-from tests.bench.test_records import FAILED, SESSION, row
+from cuswiglu.bench.report import tables
+from cuswiglu.bench.suites import jax as suite
+from cuswiglu.bench.suites.jax import LAYERS, SUITE
+from cuswiglu.testing import numerics
+from tests.helpers.bench_host import CELL, contender, host
+from tests.helpers.bench_records import FAILED, SESSION, row
 
 assert host  # a fixture
 
@@ -28,15 +32,13 @@ def residual(drawn, round_to=ml_dtypes.bfloat16):
     """x + mlp(x), layer after layer, each rounded."""
     x = drawn.x.astype(np.float64)
     for w2, down in zip(drawn.w2, drawn.w_down, strict=True):
-        x = x + fp64.expected(np, x, w2, down.T).mlp
+        x = expected.stack(np, x, [(w2, down.T)])
         x = x.astype(round_to).astype(np.float64)
     return x.astype(ml_dtypes.bfloat16)
 
 
 def test_a_stack_has_a_set_of_weights_for_each_layer(drawn):
     assert (drawn.sets, drawn.stacked) == (24, True)
-    assert layers("jax") == 24
-    assert layers("mlp") == 0
 
 
 def test_a_stack_stays_of_one_size(drawn):
@@ -46,7 +48,7 @@ def test_a_stack_stays_of_one_size(drawn):
 
 def test_fp64_goes_through_all_layers(drawn):
     exact = residual(drawn, np.float64)
-    error, _ = fp64.compare(np, drawn.sample(exact), drawn.expected.stack)
+    error = numerics.compare(np, drawn.sample(exact), drawn.expected.stack).relative_error
     assert error < 2**-8  # the last rounding
 
 
@@ -59,7 +61,7 @@ def test_a_stack_is_compared_with_fp64(host):
         contender(name, output, captured=False) for name, output in (("a", residual), ("b", wrong))
     ]
     both = [contenders.Contender(one.name, one.make, "stack") for one in both]
-    found = measure.measure(CELL, both, seed=0, rounds=3, whole_mlp=True, layers=LAYERS).outcomes
+    found = SUITE.method.measure(CELL, both, seed=0, rounds=3).outcomes
     assert found["a"].error == ""
     assert found["a"].microseconds == 7.0
     assert found["b"].error.startswith("wrong result")
@@ -68,7 +70,7 @@ def test_a_stack_is_compared_with_fp64(host):
 def test_contenders_are_ours_plain_jax_and_a_captured_graph(monkeypatch):
     pytest.importorskip("jax")
     monkeypatch.setattr(_jax, "why_missing", lambda: "")
-    found = contenders.find("jax")
+    found = SUITE.find()
     assert [one.name for one in found.contenders] == ["cuswiglu-jax", "captured", "jax"]
     assert {one.computes for one in found.contenders} == {"stack"}
     assert found.missing == {}
@@ -76,7 +78,7 @@ def test_contenders_are_ours_plain_jax_and_a_captured_graph(monkeypatch):
 
 def test_without_jax_the_graph_is_timed_alone(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
-    found = contenders.find("jax")
+    found = SUITE.find()
     assert [one.name for one in found.contenders] == ["captured"]
     assert set(found.missing) == {"cuswiglu-jax", "jax"}
 
@@ -90,12 +92,12 @@ def test_the_jitted_stack_is_fp64s(drawn, monkeypatch, name):
     class OnTheHost:
         from_dlpack = staticmethod(np.asarray)
 
-    monkeypatch.setattr(_jax_stack, "cupy_module", lambda: OnTheHost)
-    (one,) = (one for one in _jax_stack.stacks().contenders if one.name == name)
+    monkeypatch.setattr(suite, "cupy_module", lambda: OnTheHost)
+    (one,) = (one for one in suite.stacks().contenders if one.name == name)
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         found = one.make(drawn).output()
-    error, _ = fp64.compare(np, drawn.sample(found), drawn.expected.stack)
-    assert error < fp64.MAX_RELATIVE_ERROR
+    error = numerics.compare(np, drawn.sample(found), drawn.expected.stack).relative_error
+    assert error < numerics.MAX_UNFUSED_ERROR
 
 
 @pytest.mark.parametrize("replays", [1, 7, 100])
@@ -112,13 +114,16 @@ def test_what_the_host_takes_around_calls_is_not_timed(monkeypatch, replays):
     assert _jax.elapsed(lambda: passes(300), replays) == pytest.approx(300 * replays)
 
 
+def line(times):
+    one = row("0.5b", 16, times)
+    return tables.line(SUITE.columns, Record("jax", 0, 9, (SESSION,), (one,)), one)
+
+
 def test_a_line_has_times_of_the_whole_stack():
     times = {"cuswiglu-jax": Outcome(25.0), "jax": Outcome(40.0), "captured": Outcome(20.0)}
-    assert tables.line("jax", row("0.5b", 16, times)).split() == [
-        *("0.5b", "16", "600", "960", "480", "1.60", "1.25")
-    ]
+    assert line(times).split() == [*("0.5b", "16", "600", "960", "480", "1.60", "1.25")]
     times["jax"] = FAILED
-    assert "failed" in tables.line("jax", row("0.5b", 16, times))
+    assert "failed" in line(times)
 
 
 def kept(few, many):
@@ -138,16 +143,14 @@ def kept(few, many):
         ((10.0, 14.9, 10.0), (20.0, 27.9, 19.0), ["missed", "missed", "missed"]),
     ],
 )
-def test_marks_are_of_each_cell_and_of_the_captured_stack(few, many, met):
-    found = marks.marks(kept(few, many))
-    assert [mark.met for mark in found] == met
-    assert [mark.must for mark in found] == ["1.50", "1.40", "at most 1.030"]
-    assert not any(mark.partial for mark in found)
+def test_targets_are_of_each_cell_and_of_the_captured_stack(few, many, met):
+    found = targets(kept(few, many))
+    assert [target.met for target in found] == met
+    assert [target.must for target in found] == ["1.500", "1.400", "at most 1.030"]
+    assert not any(target.partial for target in found)
 
 
-def test_without_ours_there_are_no_marks_and_never_a_plot(tmp_path):
-    pytest.importorskip("matplotlib")
+def test_without_ours_there_are_no_targets():
     record = Record("jax", 0, 9, (SESSION,), (row("0.5b", 16, {"jax": Outcome(40.0)}),))
-    assert marks.marks(record) == []
-    assert plots.draw(record, tmp_path) == []
-    assert [cell.m for cell in SUITES["jax"]] == [16, 512]
+    assert targets(record) == []
+    assert [cell.m for cell in SUITE.cells] == [16, 512]

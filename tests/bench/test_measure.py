@@ -3,87 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from cuswiglu.bench import fp64, inputs, measure
-from cuswiglu.bench.cells import Cell
-from cuswiglu.bench.contenders import Contender, Runner
-from cuswiglu.testing import timing
+from cuswiglu.bench.contenders import Contender, expected, inputs
+from cuswiglu.bench.run import measure
+from cuswiglu.bench.suites import SUITES
+from tests.helpers.bench_host import CELL, contender, host, measured, raises, right
 
-CELL = Cell("tiny", k=64, n=96, m=300)
-
-
-class HostRandom:
-    def __init__(self, seed):
-        self._generator = np.random.default_rng(seed)
-
-    def standard_normal(self, shape, dtype):
-        return self._generator.standard_normal(shape, dtype=dtype)
-
-
-@pytest.fixture
-def host(monkeypatch):
-    """NumPy as CuPy, a clock that gives every contender 7 us; host.lost breaks the device."""
-    host = SimpleNamespace(lost=False, timed=[])
-
-    def synchronize():
-        if host.lost:
-            raise RuntimeError("cudaErrorIllegalAddress")
-
-    members = {name: getattr(np, name) for name in dir(np) if not name.startswith("_")}
-    members["__name__"] = "numpy"
-    members["random"] = SimpleNamespace(default_rng=HostRandom)
-    members["cuda"] = SimpleNamespace(runtime=SimpleNamespace(deviceSynchronize=synchronize))
-    members["get_default_memory_pool"] = lambda: SimpleNamespace(free_all_blocks=lambda: None)
-    cupy = SimpleNamespace(**members)
-
-    def microseconds(contenders, sets, *, rounds, failed):
-        host.timed = list(contenders)
-
-        def time(name):
-            try:
-                contenders[name](0)
-            except Exception as error:
-                failed(name, error)
-                return {}
-            return {name: 7.0}
-
-        return {key: value for name in contenders for key, value in time(name).items()}
-
-    for module in (inputs, measure):
-        monkeypatch.setattr(module, "cupy_module", lambda: cupy)
-    monkeypatch.setattr(timing, "buffer_sets", lambda set_bytes: 2)
-    monkeypatch.setattr(timing, "microseconds", microseconds)
-    return host
-
-
-def right(drawn):
-    """SwiGLU in FP32, rounded once."""
-    x, w2 = (array.astype(np.float32) for array in (drawn.x, drawn.w2[0]))
-    gate, up = x @ w2[: CELL.n].T, x @ w2[CELL.n :].T
-    return (gate / (1 + np.exp(-gate)) * up).astype(ml_dtypes.bfloat16)
-
-
-def contender(name, output, timed=lambda number: None, **fields):
-    def make(drawn):
-        return Runner(lambda: output(drawn), timed, **fields)
-
-    return Contender(name, make)
-
-
-def measured(*contenders, whole_mlp=False):
-    return measure.measure(CELL, contenders, seed=0, rounds=3, whole_mlp=whole_mlp)
-
-
-def raises(error):
-    def function(*arguments):
-        raise error
-
-    return function
+assert host  # a fixture
 
 
 def test_a_right_contender_is_timed_and_compared(host):
@@ -170,32 +100,37 @@ def test_interleaved_weights_have_gate_and_up_rows_in_turns(host):
 def test_rows_are_sampled_from_the_first_to_the_last(host):
     drawn = inputs.draw(CELL, 0, whole_mlp=False)
     sampled = drawn.sample(drawn.x)
-    assert sampled.shape == (fp64.SAMPLED_ROWS, 64)
+    assert sampled.shape == (expected.SAMPLED_ROWS, 64)
     assert np.array_equal(sampled[0], drawn.x[0])
     assert np.array_equal(sampled[-1], drawn.x[-1])
 
 
 def test_fp64_results_of_products_swiglu_with_and_without_activation_and_mlp(host):
     drawn = inputs.draw(CELL, 0, whole_mlp=True)
-    x, w2, down = (a.astype(np.float64) for a in (drawn.x, drawn.w2[0], drawn.w_down[0]))
-    found = fp64.expected(np, drawn.x, drawn.w2[0], drawn.w_down[0].T)
+    rows = drawn.sample(drawn.x)
+    x, w2, down = (a.astype(np.float64) for a in (rows, drawn.w2[0], drawn.w_down[0]))
     product = x @ w2.T
     gate, up = product[:, :96], product[:, 96:]
     swiglu = gate / (1 + np.exp(-gate)) * up
-    np.testing.assert_allclose(found.of("product"), product)
-    np.testing.assert_allclose(found.of("swiglu"), swiglu)
-    np.testing.assert_allclose(found.of("ungated"), gate * up)
-    np.testing.assert_allclose(found.of("mlp"), swiglu @ down.T)
+    np.testing.assert_allclose(drawn.expected.of("product"), product)
+    np.testing.assert_allclose(drawn.expected.of("swiglu"), swiglu)
+    np.testing.assert_allclose(drawn.expected.of("ungated"), gate * up)
+    np.testing.assert_allclose(drawn.expected.of("mlp"), swiglu @ down.T)
 
 
-def test_elements_off_by_more_than_one_percent_are_counted():
-    reference = np.array([[1.0, -2.0, 4.0, 0.5]])
-    found = np.array([[1.009, -2.03, np.nan, 0.5]])
-    relative, off = fp64.compare(np, found, reference)
-    assert off == 0.5
-    assert np.isnan(relative)
-    relative, off = fp64.compare(np, reference * 1.005, reference)
-    assert (relative, off) == (pytest.approx(0.005), 0.0)
+@pytest.mark.parametrize(
+    ("suite", "whole_mlp"),
+    [("paper", False), ("activations", False), ("mlp", True), ("decode", True), ("host", True)],
+)
+def test_a_suite_of_whole_mlps_has_weights_for_the_down_projection(host, suite, whole_mlp):
+    seen = []
+
+    def output(drawn):
+        seen.append(len(drawn.w_down))
+        return right(drawn)
+
+    SUITES[suite].method.measure(CELL, [contender("mine", output)], seed=0, rounds=1)
+    assert seen == [2 if whole_mlp else 0]
 
 
 def test_poison_is_nan():

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cuswiglu.bench import smi
+from cuswiglu.bench.run import nvidia_smi
 
 GPU = "0000:01:00.0"
 
@@ -35,7 +35,7 @@ def answers(monkeypatch):
 
 
 def test_a_sample_is_read_and_what_the_driver_does_not_know_is_none():
-    sample = smi.parse(["1755", "642.10", "61", "100", "0x0000000000000024"])
+    sample = nvidia_smi.parse(["1755", "642.10", "61", "100", "0x0000000000000024"])
     assert (sample.sm_mhz, sample.watts, sample.celsius, sample.utilisation) == (
         1755,
         642.1,
@@ -43,7 +43,7 @@ def test_a_sample_is_read_and_what_the_driver_does_not_know_is_none():
         100,
     )
     assert sample.reasons == 0x24
-    unknown = smi.parse(["[N/A]", "[N/A]", "61", "[N/A]", "[N/A]"])
+    unknown = nvidia_smi.parse(["[N/A]", "[N/A]", "61", "[N/A]", "[N/A]"])
     assert (unknown.sm_mhz, unknown.watts, unknown.utilisation, unknown.reasons) == (
         None,
         None,
@@ -53,36 +53,36 @@ def test_a_sample_is_read_and_what_the_driver_does_not_know_is_none():
 
 
 def test_a_summary_is_of_the_samples_at_work():
-    idle = smi.parse(["345", "90", "40", "0", "0x1"])
+    idle = nvidia_smi.parse(["345", "90", "40", "0", "0x1"])
     work = [
-        smi.parse([clock, watts, heat, "100", reasons])
+        nvidia_smi.parse([clock, watts, heat, "100", reasons])
         for clock, watts, heat, reasons in (
             ("1980", "500", "50", "0x0"),
             ("1400", "700", "61", "0x4"),
             ("1700", "690", "60", "0x44"),
         )
     ]
-    assert smi.summary([idle, *work]) == {
+    assert nvidia_smi.summary([idle, *work]) == {
         "samples": 3,
         "sm_mhz": [1400, 1700, 1980],
         "watts": [690, 700],
         "celsius": 61,
         "reasons": ["power cap", "hardware thermal slowdown"],
     }
-    assert smi.summary([idle])["reasons"] == ["idle"]
-    assert smi.summary([]) == {}
+    assert nvidia_smi.summary([idle])["reasons"] == ["idle"]
+    assert nvidia_smi.summary([]) == {}
 
 
 def test_a_quiet_gpu_is_not_busy(answers):
     answers["pid,process_name"] = f"{os.getpid()}, python\n"
-    assert smi.busy(GPU) == []
+    assert nvidia_smi.busy(GPU) == []
     assert f"--id={GPU}" in answers["asked"][0]
 
 
 def test_load_and_other_processes_are_told(answers):
     answers["utilization.gpu"] = "41\n"
     answers["pid,process_name"] = "77, train.py\n"
-    assert smi.busy(GPU) == [
+    assert nvidia_smi.busy(GPU) == [
         "the GPU was 41% busy before the run",
         "other processes were on the GPU before the run: train.py 77",
     ]
@@ -90,7 +90,7 @@ def test_load_and_other_processes_are_told(answers):
 
 def test_identity_of_a_gpu(answers):
     answers["name,driver_version"] = "NVIDIA H200, 580.159.04, 700.00, 1980, 143771\n"
-    assert smi.identity(GPU) == {
+    assert nvidia_smi.identity(GPU) == {
         "name": "NVIDIA H200",
         "driver": "580.159.04",
         "power_limit_w": 700.0,
@@ -104,8 +104,8 @@ def test_a_missing_nvidia_smi_is_an_error_in_words(monkeypatch):
         raise FileNotFoundError(2, "No such file or directory", "nvidia-smi")
 
     monkeypatch.setattr(subprocess, "run", absent)
-    with pytest.raises(smi.SmiError, match="nvidia-smi cannot be run"):
-        smi.busy(GPU)
+    with pytest.raises(nvidia_smi.SmiError, match="nvidia-smi cannot be run"):
+        nvidia_smi.busy(GPU)
 
 
 def wait_for(condition):
@@ -119,7 +119,7 @@ def wait_for(condition):
 
 def test_a_monitor_samples_until_it_is_left(answers):
     answers["clocks.sm"] = "1755, 642.10, 61, 100, 0x4\n"
-    with smi.Monitor(GPU) as monitor:
+    with nvidia_smi.Monitor(GPU) as monitor:
         wait_for(lambda: monitor._samples)
         assert monitor.take()["sm_mhz"] == [1755, 1755, 1755]
     assert monitor.trouble == ""
@@ -128,13 +128,13 @@ def test_a_monitor_samples_until_it_is_left(answers):
 
 def test_an_older_driver_is_asked_by_the_older_name(answers):
     answers["clocks_throttle_reasons.active"] = "1755, 642.10, 61, 100, 0x4\n"
-    with smi.Monitor(GPU) as monitor:
+    with nvidia_smi.Monitor(GPU) as monitor:
         wait_for(lambda: monitor._samples)
     assert monitor.take()["reasons"] == ["power cap"]
 
 
 def test_a_monitor_without_nvidia_smi_says_so(answers):
-    with smi.Monitor(GPU) as monitor:
+    with nvidia_smi.Monitor(GPU) as monitor:
         wait_for(lambda: monitor.trouble)
     assert "is not valid" in monitor.trouble
     assert monitor.take() == {}

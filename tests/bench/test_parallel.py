@@ -7,12 +7,14 @@ import textwrap
 
 import pytest
 
-from cuswiglu.bench import marks, plots, scaling, tables
+from benchmarks.targets import targets
 from cuswiglu.bench import record as records
-from cuswiglu.bench.cells import SUITES
+from cuswiglu.bench.contenders._jax_parallel import OURS, PLAIN
 from cuswiglu.bench.record import Outcome, Record
+from cuswiglu.bench.report import plots, tables
+from cuswiglu.bench.suites.tensor_parallel import SUITE, scaling, speed, speedups
 from cuswiglu.cli import main
-from tests.bench.test_records import FAILED, SESSION, row
+from tests.helpers.bench_records import FAILED, SESSION, row
 from tests.helpers.processes import printed_by_jax
 
 TIMES = {
@@ -38,34 +40,35 @@ def kept(**changes):
 
 
 def test_speed_up_share_and_speed_of_a_cell():
-    ours, plain = (scaling.scaling(one(), who) for who in (scaling.OURS, scaling.PLAIN))
+    ours, plain = (scaling(one(), who) for who in (OURS, PLAIN))
     assert (ours.gpus, ours.one, ours.every, ours.unsummed) == (4, 100.0, 40.0, 30.0)
     assert (ours.speedup, ours.share) == (2.5, 0.25)
     assert plain.share == pytest.approx(0.25)
-    assert scaling.speed(one(), gpus=1) == pytest.approx(1.2)
-    assert scaling.speed(one(), gpus=4) == pytest.approx(1.1)
+    assert speed(one(), gpus=1) == pytest.approx(1.2)
+    assert speed(one(), gpus=4) == pytest.approx(1.1)
 
 
 def test_what_failed_has_no_figure():
     broken = one(**{"cuswiglu-jax@4": FAILED})
-    found = scaling.scaling(broken, scaling.OURS)
-    assert (found.speedup, found.share, scaling.speed(broken, gpus=4)) == (None, None, None)
-    assert scaling.scaling(broken, scaling.PLAIN).speedup == pytest.approx(120 / 44)
+    found = scaling(broken, OURS)
+    assert (found.speedup, found.share, speed(broken, gpus=4)) == (None, None, None)
+    assert scaling(broken, PLAIN).speedup == pytest.approx(120 / 44)
 
 
 def test_one_gpu_has_no_speed_up():
     alone = {name: Outcome(TIMES[name]) for name in ("cuswiglu-jax@1", "jax@1")}
     record = Record("tensor-parallel", 0, 9, (SESSION,), (row("7b", 16, alone),))
-    assert scaling.scaling(record.cells[0], scaling.OURS).gpus == 1
-    assert scaling.speedups(record, scaling.OURS) == {}
-    assert "-" in tables.line("tensor-parallel", record.cells[0]).split()
+    assert scaling(record.cells[0], OURS).gpus == 1
+    assert speedups(record, OURS) == {}
+    assert "-" in tables.line(SUITE.columns, record, record.cells[0]).split()
 
 
 def test_a_line_has_times_speeds_speed_ups_and_shares():
-    found = tables.line("tensor-parallel", one()).split()
+    line = tables.line(SUITE.columns, kept(), one())
+    found = line.split()
     times, ratios = ["100.0", "120.0", "40.0", "44.0"], ["1.200", "1.100", "2.50", "2.73"]
     assert found == ["7b", "16", "4", *times, *ratios, "25.0%", "25.0%"]
-    assert len(tables.heading("tensor-parallel")) == len(tables.line("tensor-parallel", one()))
+    assert len(tables.heading(SUITE.columns)) == len(line)
 
 
 def test_a_kept_record_is_printed_and_drawn(capsys, tmp_path):
@@ -82,29 +85,29 @@ def test_a_kept_record_is_printed_and_drawn(capsys, tmp_path):
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
 
-def marks_of(*rows):
-    found = marks.marks(Record("tensor-parallel", 0, 9, (SESSION,), rows))
-    return [(mark.name.split()[0], mark.value, mark.met) for mark in found]
+def targets_of(*rows):
+    found = targets(Record("tensor-parallel", 0, 9, (SESSION,), rows))
+    return [(one.name.split()[0], one.value, one.met) for one in found]
 
 
 @pytest.mark.parametrize(("every", "met"), [(50.0, "must"), (60.0, "missed")])
-def test_the_marks_are_the_speed_up_of_72b_on_two_gpus_and_the_worst_speed(every, met):
+def test_the_targets_are_the_speed_up_of_72b_on_two_gpus_and_the_worst_speed(every, met):
     times = {"cuswiglu-jax@1": 100.0, "cuswiglu-jax@2": every, "jax@2": 54.0}
     large = row("72b", 4096, {name: Outcome(time) for name, time in times.items()})
-    assert marks_of(large, one()) == [
+    assert targets_of(large, one()) == [
         ("72B", f"{100 / every:.3f} (72b at M = 4096)", met),
         ("on", f"{54 / every:.3f} (72b at M = 4096)", met),
     ]
 
 
-def test_one_gpu_meets_and_misses_no_mark(tmp_path):
+def test_one_gpu_meets_and_misses_no_target(tmp_path):
     alone = {name: Outcome(TIMES[name]) for name in ("cuswiglu-jax@1", "jax@1")}
-    assert marks_of(row("72b", 4096, alone)) == []
-    assert plots.draw(Record("tensor-parallel", 0, 9), tmp_path) == []
+    assert targets_of(row("72b", 4096, alone)) == []
+    assert plots.draw(Record("tensor-parallel", 0, 9), SUITE.plots, tmp_path) == []
 
 
 def test_the_cells_are_small_and_large_models_at_few_and_many_tokens():
-    found = {(cell.model, cell.m) for cell in SUITES["tensor-parallel"]}
+    found = {(cell.model, cell.m) for cell in SUITE.cells}
     assert found == {(model, m) for model in ("7b", "32b", "72b") for m in (16, 512, 4096)}
 
 
@@ -112,10 +115,12 @@ def test_the_cells_are_small_and_large_models_at_few_and_many_tokens():
 
 SMALL = """
 import json, sys
-from dataclasses import asdict
-from cuswiglu.bench import parallel
-from cuswiglu.bench.cells import SUITES, Cell
-parallel.ROTATED_BYTES, parallel.TARGET_US, parallel.LAYERS_OF_FEW = 0, 100, 4
+from dataclasses import asdict, replace
+from cuswiglu.bench.cells import Cell
+from cuswiglu.bench.contenders import _jax_parallel
+from cuswiglu.bench.run import parallel
+from cuswiglu.bench.suites import SUITES
+_jax_parallel.ROTATED_BYTES, _jax_parallel.LAYERS_OF_FEW, parallel.TARGET_US = 0, 4, 100
 """
 
 
@@ -127,9 +132,9 @@ def run(code, devices=4):
 def measured(devices, n=256, before=""):
     code = f"""
         {before}
-        found = parallel.programs()
+        found = SUITES["tensor-parallel"].find()
         cell = Cell("tiny", 64, {n}, 16)
-        made = parallel.measure(cell, found.contenders, seed=0, rounds=2, whole_mlp=True)
+        made = parallel.measure(cell, found.contenders, seed=0, rounds=2)
         print(json.dumps({{name: asdict(one) for name, one in made.outcomes.items()}}))
         """
     return json.loads(run(code, devices))
@@ -175,11 +180,12 @@ def test_the_command_runs_without_a_gpu(tmp_path):
     path = tmp_path / "parallel.json"
     text = run(f"""
         from cuswiglu.cli import main
-        SUITES["tensor-parallel"] = (Cell("7b", 64, 256, 16), Cell("32b", 64, 512, 512))
+        cells = Cell("7b", 64, 256, 16), Cell("32b", 64, 512, 512)
+        SUITES["tensor-parallel"] = replace(SUITES["tensor-parallel"], cells=cells)
         sys.exit(main(["bench", "--suite", "tensor-parallel", "--rounds", "2", "--json", "{path}"]))
         """)
     assert "no GPU" in text
     record = records.load(path)
     assert [cell.cell.model for cell in record.cells] == ["7b", "32b"]
     assert record.sessions[0].gpu["devices"] == ["cpu"] * 4
-    assert set(scaling.speedups(record, scaling.OURS)) == {cell.cell for cell in record.cells}
+    assert set(speedups(record, OURS)) == {cell.cell for cell in record.cells}

@@ -1,7 +1,4 @@
-"""Benchmark records: written whole or not at all, read back, refused when damaged.
-
-`outcomes`, `row` and `record` make small records for the other tests; their times are invented.
-"""
+"""Benchmark records: written whole or not at all, read back, refused when damaged; cells."""
 
 from __future__ import annotations
 
@@ -11,62 +8,15 @@ import os
 import pytest
 
 from cuswiglu.bench import record as records
-from cuswiglu.bench.cells import SUITES, cell, select
-from cuswiglu.bench.record import CellRecord, Outcome, Record, Session
-
-SESSION = Session(
-    started="2026-11-29T12:00:00+00:00",
-    gpu={"name": "NVIDIA H200", "driver": "580.1", "power_limit_w": 700.0},
-    environment={"cuswiglu": "0.1.0", "packages": {"numpy": "2.4"}},
-    kernels="0123456789abcdef",
-    missing={"quack": "quack.gemm_interface cannot be imported: No module named 'quack'"},
-)
-EXACT, ROUNDED = 0.0016, 0.0031
-SYNC, INTERLEAVE, DUAL = (
-    "sync_pingpong_128x128_1x1",
-    "interleave_cooperative_256x128_2x1",
-    "dual_pingpong_128x96_2x1",
-)
-
-
-def outcomes(auto=100.0, **times):
-    """Outcomes by name: `auto` took that many microseconds; underscores become dashes."""
-    made = {"auto": Outcome(auto, EXACT, 0.0002, choice=DUAL)}
-    for name, time in times.items():
-        made[name.replace("_", "-")] = Outcome(time, ROUNDED, 0.0015)
-    return made
-
-
-def instances(sync=None, interleave=None, dual=None):
-    """Outcomes of one instance of each family."""
-    times = {SYNC: sync, INTERLEAVE: interleave, DUAL: dual}
-    return {
-        name: Outcome(time, EXACT, 0.0002, family=name.partition("_")[0])
-        for name, time in times.items()
-        if time is not None
-    }
-
-
-def row(model, m, made, **fields):
-    gpu = {"sm_mhz": [1500.0, 1700.0, 1980.0], "watts": [600.0, 690.0], "celsius": 60.0}
-    return CellRecord(cell(model, m), 0, 3, 1.5, fields.pop("gpu", gpu), made)
-
-
-def record(*rows, suite="paper"):
-    return Record(suite, 0, 9, (SESSION,), rows)
-
-
-def full(suite, made):
-    """A record of every cell, all with the same outcomes."""
-    return record(*(row(one.model, one.m, made) for one in SUITES[suite]), suite=suite)
-
-
-FAILED = Outcome(error="OutOfMemoryError: no memory", captured=False)
+from cuswiglu.bench import suites
+from cuswiglu.bench.cells import cell
+from cuswiglu.bench.suites import SUITES, find
+from tests.helpers.bench_records import DUAL, FAILED, outcomes, record, row, variants
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):
     written = record(
-        row("0.5b", 512, outcomes(jax=250.0) | instances(dual=99.0)),
+        row("0.5b", 512, outcomes(jax=250.0) | variants(dual=99.0)),
         row("3b", 4096, outcomes() | {"jax": FAILED}, gpu={}),
     )
     records.save(written, tmp_path / "paper.json")
@@ -118,30 +68,30 @@ def test_what_is_no_record_is_refused_by_name(tmp_path, text):
 
 
 def test_times_that_are_missing_or_failed_are_no_times():
-    one = row("0.5b", 512, outcomes(bare=110.0) | {"jax": FAILED} | instances(dual=99.0))
+    one = row("0.5b", 512, outcomes(bare=110.0) | {"jax": FAILED} | variants(dual=99.0))
     assert one.us("auto") == 100.0
     assert one.us("jax") is None
     assert one.us("quack") is None
     assert one.us("jax", "quack", "bare", "auto") == 100.0
-    assert list(one.instances()) == [DUAL]
+    assert list(one.variants()) == [DUAL]
 
 
 def test_suites_have_the_papers_cells():
-    assert len(SUITES["paper"]) == len(SUITES["mlp"]) == 28
-    assert len(SUITES["quick"]) == 4
-    assert set(SUITES["quick"]) <= set(SUITES["paper"])
+    assert len(SUITES["paper"].cells) == len(SUITES["mlp"].cells) == 28
+    assert len(SUITES["quick"].cells) == 4
+    assert set(SUITES["quick"].cells) <= set(SUITES["paper"].cells)
     assert (cell("14b", 512).k, cell("14b", 512).n) == (5120, 13824)
 
 
 def test_cells_are_chosen_by_model_and_tokens():
-    chosen = select("paper", ["0.5b", "7b"], [512, 2048])
+    chosen = SUITES["paper"].select(["0.5b", "7b"], [512, 2048])
     assert [(one.model, one.m) for one in chosen] == [
         ("0.5b", 512),
         ("0.5b", 2048),
         ("7b", 512),
         ("7b", 2048),
     ]
-    assert select("mlp") == list(SUITES["mlp"])
+    assert SUITES["mlp"].select() == list(SUITES["mlp"].cells)
 
 
 @pytest.mark.parametrize(
@@ -154,4 +104,28 @@ def test_cells_are_chosen_by_model_and_tokens():
 )
 def test_cells_that_are_not_there_are_refused(suite, models, tokens, words):
     with pytest.raises(ValueError, match=words):
-        select(suite, models, tokens)
+        SUITES[suite].select(models, tokens)
+
+
+def test_a_record_of_another_format_is_refused_with_the_command_that_makes_it_anew(tmp_path):
+    path = tmp_path / "old.json"
+    path.write_text('{"format": 0, "suite": "decode", "cells": []}')
+    with pytest.raises(ValueError, match=r"format 0.*cuswiglu bench --suite decode --json NEW"):
+        records.load(path)
+
+
+def test_a_record_of_an_unknown_suite_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="unknown suite 'breakfast': there are activations, "):
+        find("breakfast")
+
+
+def test_a_suite_is_found_by_being_a_module_of_the_folder(tmp_path, monkeypatch):
+    (tmp_path / "breakfast.py").write_text(
+        "from dataclasses import replace\n"
+        "from cuswiglu.bench.suites.quick import SUITE\n"
+        "SUITE = replace(SUITE, name='breakfast')\n"
+    )
+    monkeypatch.setattr(suites, "__path__", [*suites.__path__, str(tmp_path)])
+    found = suites.discover()
+    assert set(found) == {*SUITES, "breakfast"}
+    assert found["breakfast"].select() == SUITES["quick"].select()

@@ -1,4 +1,4 @@
-"""`cuswiglu check` on the CPU: the report, its marks, its JSON and its plots."""
+"""`cuswiglu check` on the CPU: the report, its targets, its JSON and its plots."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import stat
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +16,16 @@ import pytest
 import cuswiglu
 from cuswiglu.backends import reference
 from cuswiglu.bench.cells import Cell
-from cuswiglu.check import contenders, distributions, plots, report, run
+from cuswiglu.bench.contenders import Contender, Runner
+from cuswiglu.bench.suites import Suite
+from cuswiglu.check import contenders, distributions, plots, report, run, tables
 from cuswiglu.check.contenders import UNFUSED
 from cuswiglu.check.distributions import DISTRIBUTIONS, Case
 from cuswiglu.cli import main
 from cuswiglu.common.cache import Cache
 from cuswiglu.models import MLPWeights
 from cuswiglu.runtime import driver
+from tests.helpers import host_torch
 from tests.helpers.host_arrays import BF16
 
 SMALL = Cell("small", 192, 256, 40)
@@ -42,7 +46,7 @@ def _bare(monkeypatch):
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr("cuswiglu.bench.cells.select", lambda suite, models: [SMALL])
+    monkeypatch.setattr(Suite, "select", lambda suite, models: [SMALL])
 
 
 def checked(*others, cases=CASES):
@@ -54,20 +58,28 @@ def checked(*others, cases=CASES):
 def broken(change, name="broken"):
     """A contender of ours whose result is changed."""
 
-    def compute(x, gate, up):
-        out = np.empty((len(x), gate.shape[1]), BF16)
-        reference.swiglu(x, gate, up, out)
-        return change(out)
+    def make(inputs):
+        def output():
+            reference.swiglu(inputs.x, *inputs.pairs[0], inputs.hidden)
+            return change(inputs.hidden)
 
-    return contenders.Contender(name, compute)
+        return Runner(output, lambda number: None)
+
+    return Contender(name, make)
 
 
 # Inputs
 
 
+def arrays(case, seed=0, weights=None):
+    """x, gate and up."""
+    drawn = distributions.draw(np, case, seed, weights)
+    return drawn.x, *drawn.pairs[0]
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_inputs_are_the_same_for_the_same_seed_and_of_unit_size(case):
-    first, again, other = (distributions.draw(np, case, seed) for seed in (0, 0, 1))
+    first, again, other = (arrays(case, seed) for seed in (0, 0, 1))
     for one, same, different in zip(first, again, other, strict=True):
         assert (one == same).all()
         assert (one != different).mean() > 0.9
@@ -80,10 +92,10 @@ def test_inputs_are_the_same_for_the_same_seed_and_of_unit_size(case):
 
 
 def test_outliers_are_channels_that_are_large_in_every_token():
-    x = distributions.draw(np, Case("outliers", Cell("wide", 1024, 8, 64)), 0)[0]
+    x = arrays(Case("outliers", Cell("wide", 1024, 8, 64)))[0]
     size = np.median(np.abs(x.astype(np.float32)), axis=0)
     assert (size > 10 * np.median(size)).sum() == 4
-    values = distributions.draw(np, Case("normal", Cell("wide", 1024, 8, 64)), 0)[0]
+    values = arrays(Case("normal", Cell("wide", 1024, 8, 64)))[0]
     assert np.abs(values.astype(np.float32)).max() < 6
 
 
@@ -94,7 +106,7 @@ def test_weights_of_a_model_are_used_as_they_are():
     )
     weights = MLPWeights(gate.T, up.T, down.T, "test")
     case = Case("smollm2", Cell("layer", 32, 48, 5), 3)
-    x, *found = distributions.draw(np, case, 0, weights)
+    x, *found = arrays(case, 0, weights)
     assert x.shape == (5, 32)
     assert (found[0] == gate.T).all()
     assert (found[1] == up.T).all()
@@ -109,7 +121,7 @@ def test_on_the_cpu_cells_have_few_tokens_and_each_is_checked_once():
     assert [case.cell.m for case in found if case.distribution == "normal"] == [16, 512, 4096]
 
 
-# Outcomes and marks
+# Comparisons and targets
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +131,7 @@ def right():
         return checked()
 
 
-def test_the_numpy_backend_reaches_every_mark(right):
+def test_the_numpy_backend_reaches_every_target(right):
     assert [row.case for row in right.cases] == CASES
     assert right.missed() == []
     for row in right.cases:
@@ -143,15 +155,14 @@ def test_the_numpy_backend_reaches_every_mark(right):
     ],
     ids=["scaled", "a column is zero", "two ulps", "NaN", "an error"],
 )
-def test_a_kernel_that_misses_a_mark_is_told_by_name(change, words):
+def test_a_kernel_that_misses_a_target_is_told_by_name(change, words):
     found = checked(broken(change), cases=CASES[:1]).missed()
     assert any(words in text for text in found)
     assert all(text.startswith("normal, small at M = 40: broken: ") for text in found)
 
 
 def test_what_others_miss_is_not_told():
-    others = replace(broken(np.zeros_like), ours=False)
-    assert checked(others, cases=CASES[:1]).missed() == []
+    assert checked(broken(np.zeros_like, "torch-eager"), cases=CASES[:1]).missed() == []
 
 
 def test_the_share_that_may_be_off_is_a_tenth_of_eagers(right):
@@ -172,8 +183,18 @@ def test_the_inputs_of_our_worst_element_give_its_value(right):
         assert len(x) == len(gate) == len(up) == SMALL.k
         worst = row.outcomes["numpy"].measured.worst
         assert x @ gate == pytest.approx(worst.gate, rel=1e-12)
+        assert x @ up == pytest.approx(worst.up, rel=1e-12)
         expected = worst.gate / (1 + math.exp(-worst.gate)) * (x @ up)
         assert expected == pytest.approx(worst.expected, rel=1e-12)
+
+
+def test_torch_eager_takes_part_on_the_cpu_and_rounds_after_each_operation(monkeypatch):
+    host_torch.install(monkeypatch)
+    row = checked(cases=CASES[:1]).cases[0]
+    assert row.eager == "torch-eager"
+    eager, unfused = row.outcomes["torch-eager"], row.outcomes[UNFUSED]
+    assert not eager.ours
+    assert eager.measured == unfused.measured
 
 
 # JSON, plots and the command
@@ -210,6 +231,20 @@ def test_what_is_no_report_is_refused_by_name(tmp_path, content):
         report.load(path)
 
 
+def test_a_report_of_another_format_is_refused_with_the_command_that_makes_it_anew(tmp_path):
+    path = tmp_path / "check.json"
+    path.write_text('{"format": 1, "cases": []}')
+    with pytest.raises(ValueError, match=r"reads format 2; .* cuswiglu check --json NEW"):
+        report.load(path)
+
+
+def test_the_kept_report_is_read():
+    kept = report.load(Path(__file__).parents[2] / "notebooks" / "results" / "check_h200.json")
+    outcomes = [one for row in kept.cases for one in row.outcomes.values()]
+    assert all(one.measured.worst.error < 1 for one in outcomes if one.ours)
+    assert len(tables.contenders(kept)) > 10
+
+
 def test_a_report_that_is_too_large_is_refused_unread(tmp_path):
     path = tmp_path / "check.json"
     with path.open("wb") as file:
@@ -226,13 +261,13 @@ def test_the_command_checks_and_keeps_what_it_found(small, tmp_path, capsys):
         assert re.search(rf"^{name} +small M=40 .* pass$", out, re.MULTILINE)
     assert "missing: smollm2: the model is not installed" in out
     assert re.search(r"^missing: torch-eager: torch cannot be imported", out, re.MULTILINE)
-    assert re.search(r"^marks, of 3 cases: .*: pass$", out, re.MULTILINE)
+    assert re.search(r"^targets, of 3 cases: .*: pass$", out, re.MULTILINE)
     assert len(json.loads(path.read_text())["cases"]) == 3
     assert main(["check", "--from", str(path)]) == 0
     assert capsys.readouterr().out == out
 
 
-def test_the_command_fails_when_a_mark_is_missed(small, monkeypatch, capsys):
+def test_the_command_fails_when_a_target_is_missed(small, monkeypatch, capsys):
     right = reference.swiglu
 
     def wrong(x, gate, up, out):
@@ -263,8 +298,8 @@ def test_the_gpu_is_refused_where_there_is_none(capsys):
 def test_every_backend_has_its_contenders(backend, names):
     found = contenders.find(backend, "an A100")
     assert {one.name for one in found.contenders} == names
-    assert {one.name for one in found.contenders if not one.ours} == {UNFUSED}
-    assert found.missing.get("instances") == (None if backend == "sm90" else "an A100")
+    assert {one.name for one in found.contenders if one.name in contenders.OTHERS} == {UNFUSED}
+    assert found.missing.get("variants") == (None if backend == "sm90" else "an A100")
 
 
 def test_an_unknown_model_is_refused(capsys):

@@ -14,7 +14,7 @@ from cuswiglu.bench import record as records
 from cuswiglu.check import report
 from cuswiglu.common import files
 from cuswiglu.selection import tuned
-from tests.bench.test_records import record
+from tests.helpers.bench_records import record
 from tests.helpers.tables import table
 
 WRITERS = {

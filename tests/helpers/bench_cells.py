@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from cuswiglu.bench import inputs
 from cuswiglu.bench.cells import Cell
+from cuswiglu.bench.contenders import inputs
 from tests.helpers.device_arrays import device_poisoned
 from tests.helpers.host_arrays import BF16
 

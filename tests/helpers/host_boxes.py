@@ -53,7 +53,7 @@ int stores(int row, int column, int room, int* to) {
   constexpr int kAll = kWidth / kColumns, kBox = Sizes::kOutBoxN / kColumns;
   for (int m = 0; m < Sizes::kWarpgroupM / Sizes::kMmaM; ++m) {
     for (int next = 0; next < kAll; next += kBox) {
-      int const first = box_start(next, kBox, kAll);
+      int const first = box_start<kBox, kAll>(next);
       rows.add(column + first * kColumns, row + m * Sizes::kMmaM, m, first, kBox);
     }
   }

@@ -9,18 +9,18 @@ from typing import Any
 
 from ...arrays import cupy_module
 from ...testing import timing
-from ..inputs import Inputs
 from .base import Contender, Found, Runner, absent
+from .inputs import Inputs
 
 
 def gate_up() -> Found:
-    """jax, of gate and up."""
+    """Find jax, of gate and up."""
     reason = why_missing()
     return absent(["jax"], reason) if reason else Found([Contender("jax", _make)])
 
 
 def why_missing() -> str:
-    """Why nothing that runs on JAX can take part, or an empty string."""
+    """Tell why nothing that runs on JAX can take part; empty if it can."""
     try:
         import jax
 
@@ -30,7 +30,7 @@ def why_missing() -> str:
     return "" if platform in ("gpu", "cuda") else f"jax sees no GPU, only {platform}"
 
 
-#: Calls ahead of a turn's timed ones. Where its buffers have moved since the turn before, XLA
+#: Calls ahead of the timed ones of a turn. Where its buffers have moved since the turn before, XLA
 #: records its CUDA graphs again.
 SETTLING = 3
 #: What is timed takes at least so long, in microseconds, so that the host's hiccups are small.
@@ -38,7 +38,7 @@ LEAST_US = 5_000.0
 
 
 def elapsed(call: Callable[[], Any], replays: int) -> float:
-    """Microseconds of calls of a jitted function that follow others, by the host's clock.
+    """Time calls of a jitted function that follow others, in microseconds of the host's clock.
 
     To dispatch the first and to wake up behind the last takes the host half a millisecond. That is
     in the time of few calls as in that of many, and so not in the difference.
@@ -66,6 +66,7 @@ class JaxTimed:
         self._all_sets = all_sets
 
     def prepare(self, stream: Any, sets: int) -> timing.Stopwatch:
+        """Compile all sets, and wait for CuPy's stream before each turn."""
         import jax
 
         jax.block_until_ready(self._all_sets())
@@ -75,6 +76,13 @@ class JaxTimed:
             return elapsed(self._all_sets, replays)
 
         return stopwatch
+
+
+def plain_mlp(x: Any, gate: Any, up: Any, down: Any) -> Any:
+    """Compute an MLP as it is written in JAX; weights (K, N), (K, N), (N, K_out)."""
+    import jax
+
+    return (jax.nn.silu(x @ gate) * (x @ up)) @ down
 
 
 def _make(inputs: Inputs) -> Runner:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ml_dtypes
+import numpy as np
 
 from ... import arrays, problem
 from ...api import functional
@@ -19,34 +20,40 @@ from ...kernels import manifest, variant
 from ...problem.activations import ClampedSwiGLU
 from ...runtime import plan
 from ...selection import select
-from .. import silu_mul
-from ..inputs import Inputs, poison
-from .base import Contender, Found, Runner
+from . import _silu_mul
+from .base import Contender, Found, Runner, absent
+from .inputs import Inputs, poison
 
 #: The family of an ablation that leaves the activation out.
 UNGATED = "sync-bare"
 
 
 def gate_up() -> Found:
-    """auto, every tile kernel, the portable path, and the bare product."""
-    found = Found([Contender("auto", swiglu)])
-    try:
-        kernels = manifest.variants()
-    except manifest.KernelsUnavailableError as error:
-        kernels = ()
-        found.missing["instances"] = str(error)
-    found.contenders.extend(
-        Contender(kernel.name, _maker(kernel), family=kernel.family)
-        for kernel in kernels
-        if kernel.gated and kernel.family not in variant.DECODE_FAMILIES
-    )
+    """Find auto, every tile kernel, the portable path, and the bare product."""
+    found = variants(decode=False)
+    found.contenders.insert(0, Contender("auto", swiglu))
     found.contenders.append(Contender("portable", lambda inputs: swiglu(inputs, "cublas")))
     found.contenders.append(Contender("bare", bare, "product"))
     return found
 
 
+def variants(*, decode: bool) -> Found:
+    """Find every kernel of gate and up, those for few tokens only if asked for."""
+    try:
+        kernels = manifest.variants()
+    except manifest.KernelsUnavailableError as error:
+        return absent(["variants"], str(error))
+    return Found(
+        [
+            Contender(kernel.name, _maker(kernel), family=kernel.family)
+            for kernel in kernels
+            if kernel.gated and (decode or kernel.family not in variant.DECODE_FAMILIES)
+        ]
+    )
+
+
 def built(folder: Path) -> Found:
-    """Another build's instances for a pair of weights along K (`build_scripts --ablations`)."""
+    """Find another build's kernels for a pair of weights along K (`build_scripts --ablations`)."""
     try:
         kernels = manifest.variants(folder)
     except manifest.KernelsUnavailableError as error:
@@ -65,7 +72,7 @@ def built(folder: Path) -> Found:
 
 
 def mlp() -> Found:
-    """auto, GEMM + fused SiLU + GEMM, and two bare GEMMs."""
+    """Find auto, GEMM + fused SiLU + GEMM, and two bare GEMMs."""
     return Found(
         [
             Contender("auto", _mlp, "mlp"),
@@ -76,10 +83,13 @@ def mlp() -> Found:
 
 
 def runner(call: Callable[[int], Any], out: Any, choice: str = "") -> Runner:
+    """Run a function of a set's number that writes `out`."""
+
     def output() -> Any:
         poison(out)
         call(0)
-        cupy_module().cuda.get_current_stream().synchronize()
+        if not isinstance(out, np.ndarray):
+            cupy_module().cuda.get_current_stream().synchronize()
         return out
 
     return Runner(output, call, choice=choice)
@@ -98,7 +108,7 @@ def swiglu(
     activation: str | ClampedSwiGLU = "silu",
     biased: bool = False,
 ) -> Runner:
-    """Calls of `cuswiglu.swiglu`."""
+    """Call `cuswiglu.swiglu`."""
     x, out = inputs.x, inputs.hidden
     weights: list[tuple[Any, ...]] = [*inputs.pairs]
     if packed:
@@ -122,7 +132,7 @@ def swiglu(
 
 
 def _planned(kernel: variant.Variant) -> Callable[[Inputs], Runner]:
-    """A kernel that selection does not know: planned directly, for a pair along K."""
+    """Plan a kernel that selection does not know directly, for a pair along K."""
     choice = select.Choice("sm90", kernel.name, kernel)
 
     def make(inputs: Inputs) -> Runner:
@@ -133,7 +143,7 @@ def _planned(kernel: variant.Variant) -> Callable[[Inputs], Runner]:
 
 
 def by_plan(inputs: Inputs, make: Callable[[problem.Problem], plan.Plan]) -> Runner:
-    """Gate and up by a plan that is made for them, launched without a call."""
+    """Launch gate and up by a plan that is made for them, without a call."""
     x, out = arrays.view("x", inputs.x), arrays.view("out", inputs.hidden)
     weights = [(arrays.view("w_gate", gate), arrays.view("w_up", up)) for gate, up in inputs.pairs]
     made = make(problem.describe(x, weights[0], out))
@@ -146,6 +156,7 @@ def by_plan(inputs: Inputs, make: Callable[[problem.Problem], plan.Plan]) -> Run
 
 
 def bare(inputs: Inputs) -> Runner:
+    """Multiply x with gate and up by cuBLAS, and nothing else."""
     weights = [w2.T for w2 in inputs.w2]
     x, out, workspace = inputs.x, inputs.product, inputs.workspace
     return runner(lambda number: cublas.matmul(x, weights[number], out, workspace), out)
@@ -161,9 +172,10 @@ def _mlp(inputs: Inputs) -> Runner:
 
 
 def fused(inputs: Inputs) -> Runner:
+    """Compute the MLP as two products of cuBLAS with one fused activation between them."""
     x, product, hidden, out = inputs.x, inputs.product, inputs.hidden, inputs.result
     both, down = [w2.T for w2 in inputs.w2], [w.T for w in inputs.w_down]
-    activate, workspace = silu_mul.kernel(), inputs.workspace
+    activate, workspace = _silu_mul.kernel(), inputs.workspace
 
     def call(number: int) -> None:
         cublas.matmul(x, both[number], product, workspace)
@@ -174,13 +186,13 @@ def fused(inputs: Inputs) -> Runner:
 
 
 def _two_gemms(inputs: Inputs) -> Runner:
-    """The products alone; the second one's input is a true intermediate, made beforehand."""
+    """Multiply alone; the second product's input is a true intermediate, made beforehand."""
     x, product, out = inputs.x, inputs.product, inputs.result
     both, down = [w2.T for w2 in inputs.w2], [w.T for w in inputs.w_down]
     workspace = inputs.workspace
     cublas.matmul(x, both[0], product, workspace)
     hidden = cupy_module().empty((inputs.cell.m, inputs.cell.n), ml_dtypes.bfloat16)
-    silu_mul.kernel()(product, hidden)
+    _silu_mul.kernel()(product, hidden)
 
     def call(number: int) -> None:
         cublas.matmul(x, both[number], product, workspace)

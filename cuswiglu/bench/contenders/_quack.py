@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..inputs import Inputs
 from . import _torch
 from .base import Contender, Found, Runner, absent
+from .inputs import Inputs
 
 
 def gate_up() -> Found:
-    """quack, whose first call in a process tunes for 70 to 90 s, and quack-default."""
+    """Find quack, whose first call in a process tunes for 70 to 90 s, and quack-default."""
     names = ["quack", "quack-default"]
     reason = _torch.why_missing()
     if reason:

@@ -6,38 +6,41 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
 from ...arrays import cupy_module
 from ...testing import timing
-from ..inputs import Inputs
 from .base import Contender, Found, Runner, absent
+from .inputs import Inputs
+
+EAGER, COMPILE, LINEARS = "torch-eager", "torch-compile", "torch-linears"
 
 
 def gate_up() -> Found:
-    """torch-eager and torch-compile of gate and up."""
-    names = ["torch-eager", "torch-compile"]
-    reason = why_missing()
-    if reason:
-        return absent(names, reason)
-    return Found([Contender(names[0], _eager), Contender(names[1], _compiled)])
+    """Find torch-eager and torch-compile of gate and up."""
+    return _found({EAGER: eager, COMPILE: _compiled}, "swiglu")
 
 
 def mlp() -> Found:
-    """Both of the whole MLP, and eager's three products without the activation."""
-    names = ["torch-eager", "torch-compile", "torch-linears"]
+    """Find torch-eager and torch-compile of the whole MLP."""
+    return _found({EAGER: _eager_mlp, COMPILE: _compiled_mlp}, "mlp")
+
+
+def linears() -> Found:
+    """Find eager's three products without the activation."""
+    return _found({LINEARS: _linears}, "mlp")
+
+
+def _found(makers: dict[str, Callable[[Inputs], Runner]], computes: str) -> Found:
     reason = why_missing()
     if reason:
-        return absent(names, reason)
-    return Found(
-        [
-            Contender(names[0], eager_mlp, "mlp"),
-            Contender(names[1], compiled_mlp, "mlp"),
-            Contender(names[2], _linears, "mlp"),
-        ]
-    )
+        return absent([*makers], reason)
+    return Found([Contender(name, make, computes) for name, make in makers.items()])
 
 
 def why_missing(*, on_gpu: bool = True) -> str:
-    """Why nothing that runs on torch can take part, or an empty string."""
+    """Tell why nothing that runs on torch can take part; empty if it can."""
     try:
         import torch
     except Exception as error:
@@ -53,10 +56,15 @@ def release() -> None:
 
 
 def tensors(arrays: Iterable[Any]) -> list[Any]:
-    """CuPy arrays as tensors over the same memory."""
+    """View arrays as tensors over the same memory; those in NumPy are BF16."""
     import torch
 
-    return [torch.from_dlpack(array) for array in arrays]
+    def tensor(array: Any) -> Any:
+        if isinstance(array, np.ndarray):
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        return torch.from_dlpack(array)
+
+    return [tensor(array) for array in arrays]
 
 
 class TorchTimed:
@@ -66,6 +74,7 @@ class TorchTimed:
         self._call = call
 
     def prepare(self, stream: Any, sets: int) -> timing.Stopwatch:
+        """Warm up and capture on a stream of torch's."""
         import torch
 
         side = torch.cuda.Stream()
@@ -89,32 +98,33 @@ class TorchTimed:
 
 
 def runner(call: Callable[[int], Any]) -> Runner:
-    """Of a function of a set's number that returns a tensor."""
+    """Run a function of a set's number that returns a tensor."""
     import torch
 
     without_gradients = torch.no_grad()(call)
 
     def output() -> Any:
-        result = without_gradients(0)
+        result = without_gradients(0).detach()
+        if not result.is_cuda:
+            return result.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
         torch.cuda.synchronize()
-        return cupy_module().from_dlpack(result.detach())
+        return cupy_module().from_dlpack(result)
 
     return Runner(output, TorchTimed(without_gradients))
 
 
 def swiglu(x: Any, gate: Any, up: Any) -> Any:
-    """Eager's gate and up; each weight is (N, K)."""
+    """Compute eager's gate and up; each weight is (N, K)."""
     from torch.nn import functional
 
     return functional.silu(functional.linear(x, gate)) * functional.linear(x, up)
 
 
 def gated_mlp(x: Any, gate: Any, up: Any, down: Any) -> Any:
-    """Eager's MLP; each weight is (out, in)."""
+    """Compute eager's MLP; each weight is (out, in)."""
     from torch.nn import functional
 
-    hidden = functional.silu(functional.linear(x, gate)) * functional.linear(x, up)
-    return functional.linear(hidden, down)
+    return functional.linear(swiglu(x, gate, up), down)
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,35 +136,31 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
-def _of_gate_up(inputs: Inputs, function: Callable[..., Any]) -> Runner:
-    (x,), gate, up = tensors([inputs.x]), tensors(inputs.w_gate), tensors(inputs.w_up)
-    return runner(lambda number: function(x, gate[number], up[number]))
+def _runner_of(inputs: Inputs, function: Callable[..., Any], *weights: list[Any]) -> Runner:
+    """Run a function of x and of each set's weights."""
+    (x,), sets = tensors([inputs.x]), [tensors(each) for each in weights]
+    return runner(lambda number: function(x, *(each[number] for each in sets)))
 
 
-def _of_mlp(inputs: Inputs, function: Callable[..., Any]) -> Runner:
-    (x,), gate, up = tensors([inputs.x]), tensors(inputs.w_gate), tensors(inputs.w_up)
-    down = tensors(inputs.w_down)
-    return runner(lambda number: function(x, gate[number], up[number], down[number]))
-
-
-def _eager(inputs: Inputs) -> Runner:
-    return _of_gate_up(inputs, swiglu)
+def eager(inputs: Inputs) -> Runner:
+    """Compute gate and up operation by operation."""
+    return _runner_of(inputs, swiglu, inputs.w_gate, inputs.w_up)
 
 
 def _compiled(inputs: Inputs) -> Runner:
-    return _of_gate_up(inputs, _compile(swiglu))
+    return _runner_of(inputs, _compile(swiglu), inputs.w_gate, inputs.w_up)
 
 
-def eager_mlp(inputs: Inputs) -> Runner:
-    return _of_mlp(inputs, gated_mlp)
+def _eager_mlp(inputs: Inputs) -> Runner:
+    return _runner_of(inputs, gated_mlp, inputs.w_gate, inputs.w_up, [*inputs.w_down])
 
 
-def compiled_mlp(inputs: Inputs) -> Runner:
-    return _of_mlp(inputs, _compile(gated_mlp))
+def _compiled_mlp(inputs: Inputs) -> Runner:
+    return _runner_of(inputs, _compile(gated_mlp), inputs.w_gate, inputs.w_up, [*inputs.w_down])
 
 
 def _linears(inputs: Inputs) -> Runner:
-    """Eager's products alone; the third one's input is a true intermediate, made beforehand."""
+    """Multiply alone; the third product's input is a true intermediate, made beforehand."""
     import torch
     from torch.nn import functional
 

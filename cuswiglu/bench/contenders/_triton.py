@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..inputs import Inputs
 from . import _torch
 from .base import Contender, Found, Runner, absent
+from .inputs import Inputs
 
 NAME = "flash-swiglu-mlp"
 
 
 def gate_up() -> Found:
-    """The forward kernel of gate and up that the package runs without gradients."""
+    """Find the forward kernel of gate and up that the package runs without gradients."""
     reason = _torch.why_missing()
     if reason:
         return absent([NAME], reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,24 +17,24 @@ class Runner:
     Attributes
     ----------
     output : function
-        Computes with the first set of weights; returns a CuPy array once the GPU is done.
+        Computes with the first set of weights; returns an array once the device is done.
     timed : function or timing.Timed
         As `timing.microseconds` takes it.
     captured : bool
         Whether it is replayed from a CUDA graph.
     choice : str
-        The kernel that `auto` chose.
+        Kernel that `auto` chose.
     """
 
     output: Callable[[], Any]
-    timed: timing.Contender | timing.Timed
+    timed: timing.Call | timing.Timed
     captured: bool = True
     choice: str = ""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """Somebody who takes part in a suite.
+    """One implementation that is timed or checked.
 
     Attributes
     ----------
@@ -43,11 +43,11 @@ class Contender:
         Makes it ready for a cell's inputs, which are the suite's; may raise, which only costs it
         that cell.
     computes : str
-        What its result is, as `fp64.Expected.of` takes it.
+        What its result is, as `Expected.of` takes it.
     family : str
-        Of an instance of ours.
+        Family of a variant of ours, empty for all others.
     dtype : numpy.dtype
-        Of its inputs and of its result.
+        Type of its inputs and of its result.
     """
 
     name: str
@@ -66,5 +66,14 @@ class Found:
 
 
 def absent(names: list[str], reason: str) -> Found:
-    """All of these are missing for one reason."""
+    """Tell one reason why all of these are missing."""
     return Found([], dict.fromkeys(names, reason))
+
+
+def joined(parts: Iterable[Found]) -> Found:
+    """Join what several modules have found."""
+    found = Found()
+    for part in parts:
+        found.contenders.extend(part.contenders)
+        found.missing.update(part.missing)
+    return found

@@ -1,0 +1,1 @@
+"""Reports: what a record comes to, as figures, tables and plots."""

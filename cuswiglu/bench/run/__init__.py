@@ -1,0 +1,1 @@
+"""Runs: a cell measured, the machine looked at, cell after cell kept."""
