@@ -60,7 +60,7 @@ def _parse(row: dict[str, Any], folder: Path) -> Variant:
 
 @functools.cache
 def read_manifest(folder: Path = CUBINS) -> dict[str, Any]:
-    """The build's manifest.
+    """Read the build's manifest.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def variants(folder: Path = CUBINS) -> tuple[Variant, ...]:
 
 
 def cubin(variant: Variant) -> bytes:
-    """A variant's machine code, checked against the manifest's hash.
+    """Read a variant's machine code, checked against the manifest's hash.
 
     Raises
     ------
