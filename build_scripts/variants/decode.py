@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cuswiglu.common.dtypes import ELEMENTS
+
 from .arguments import DECODE, Arguments, declarations
 from .base import MMA_ROWS, boolean
-from .entries import ELEMENTS, GENERAL, Entry, entries
+from .entries import GENERAL, Entry, entries
 
 #: Families -> whether they have gate and up.
 DECODE_FAMILIES = {"decode": True, "decode-plain": False}
@@ -88,7 +90,7 @@ class DecodeSource:
             traits = f"{entry.name}_traits"
             major = "MN" if entry.layout == "n" else "K"
             lines += [
-                f"using {traits} = cuswiglu::decode::DecodeTraits<{ELEMENTS[entry.w]}, "
+                f"using {traits} = cuswiglu::decode::DecodeTraits<{ELEMENTS[entry.w].cutlass}, "
                 f"{boolean(self.gated)}, {self.tokens}, cute::GMMA::Major::{major}>;",
                 *(
                     f'static_assert({traits}::{name} == {value}, "manifest");'

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: Element type of an entry's operands -> the name CUTLASS has for it.
-ELEMENTS = {"bfloat16": "cutlass::bfloat16_t", "float16": "cutlass::half_t"}
+from cuswiglu.common.dtypes import ELEMENTS
+
 #: Layout of a weight: along K or along N; gate and up packed by turns of 8 columns or of 1.
 LAYOUTS = ("k", "n", "p8", "p1")
 #: Layout of packed weights -> the columns that gate and up take turns by.
@@ -27,7 +27,7 @@ class Entry:
     layout : str
         Of `LAYOUTS`.
     x, w, out : str
-        Element types, of `ELEMENTS`.
+        Element types, of `cuswiglu.common.dtypes.ELEMENTS`.
     scales : str
         How scales of the weights lie; "none" where there are none.
     epilogue : str

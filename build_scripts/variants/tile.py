@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cuswiglu.common.dtypes import ELEMENTS
+
 from .arguments import TILE, Arguments, declarations
 from .base import BLOCK_K, MMA_ROWS, boolean
-from .entries import ELEMENTS, GENERAL, PACKINGS, Entry, entries
+from .entries import GENERAL, PACKINGS, Entry, entries
 
 ELEMENT_BYTES = 2
 SHARED_BYTES = 227 * 1024  # of an SM, for one CTA
@@ -216,11 +218,9 @@ class TileSource:
         lines.append(declarations(self.arguments, "cuswiglu::TileKernel"))
         for entry in self.entries:
             traits = f"{entry.name}_traits"
-            arguments = ", ".join(
-                map(str, (ELEMENTS[entry.w], *self.template_arguments(entry.layout)))
-            )
+            arguments = [ELEMENTS[entry.w].cutlass, *self.template_arguments(entry.layout)]
             lines += [
-                f"using {traits} = cuswiglu::TileTraits<{arguments}>;",
+                f"using {traits} = cuswiglu::TileTraits<{', '.join(arguments)}>;",
                 f"static_assert(sizeof({traits}::SharedStorage) == {self.shared_bytes}, "
                 '"manifest: shared memory");',
                 f'static_assert({traits}::kBoxN == {self.box_n}, "manifest: TMA boxes");',

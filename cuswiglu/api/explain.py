@@ -21,6 +21,34 @@ class Explanation:
     """Choice for a problem, what was measured, and the cost model's view of every kernel.
 
     `str()` gives a table; `obstacles` names the kernels that cannot compute it, and why.
+
+    Attributes
+    ----------
+    problem : Problem
+        Sizes, layouts, dtype and activation.
+    device : DeviceInfo or None
+        None for the CPU.
+    choice : Choice
+        `choice.variant` is what runs, `choice.reason` says why.
+    measured : Entry or None
+        What a tuned table holds for the problem, its `us` in microseconds.
+    estimates : list of Estimate
+        The cost model's, cheapest first, their `us` in microseconds.
+    obstacles : dict of str to str
+        Name of a kernel -> the first limit of it that the problem breaks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ml_dtypes import bfloat16
+    >>> import cuswiglu
+    >>> h200 = cuswiglu.DeviceInfo("NVIDIA H200", (9, 0), 132)
+    >>> x, weight = np.zeros((8, 64), bfloat16), np.zeros((192, 64), bfloat16)
+    >>> explanation = cuswiglu.explain(x, weight.T, weight.T, device=h200)
+    >>> explanation.choice.kernel.family
+    'decode'
+    >>> explanation.obstacles["interleave_pingpong_128x96_2x1"]
+    'the weights must be packed (cuswiglu.pack)'
     """
 
     problem: Problem
@@ -82,6 +110,22 @@ def explain(
     ------
     TypeError, ValueError
         As `cuswiglu.swiglu`.
+
+    Examples
+    --------
+    What an H200 would run for 2048 tokens of Qwen-2.5 3B, asked where there is no GPU:
+
+    >>> import numpy as np
+    >>> from ml_dtypes import bfloat16
+    >>> import cuswiglu
+    >>> h200 = cuswiglu.DeviceInfo("NVIDIA H200", (9, 0), 132)
+    >>> x = np.zeros((2048, 2048), bfloat16)
+    >>> gate_proj, up_proj = np.zeros((2, 11008, 2048), bfloat16)
+    >>> print(cuswiglu.explain(x, gate_proj.T, up_proj.T, device=h200))  # doctest: +ELLIPSIS
+    M = 2048, N = 11008, K = 2048, ...
+    chosen: dual_pingpong_... (measured: ... us)
+      estimate   waves   tiles  kernel
+    ...
     """
     x_view, weights = arrays.view("x", x), Weights.view(WeightArrays(w_gate, w_up))
     problem.check_operands(weights)

@@ -42,7 +42,7 @@ def swiglu(
         Where to write; must not overlap an input.
     variant : str
         "auto", "cublas" (the portable path), a family ("dual", "sync"; "interleave" for packed
-        weights), or one instance of `cuswiglu.variants()`.
+        weights), or the name of one of `cuswiglu.variants()`.
     stream : cupy.cuda.Stream, int, or object with ``__cuda_stream__``, optional
         Where work goes; the current CuPy stream of x's device by default. It waits for the work of
         other libraries on their arrays.
@@ -63,6 +63,28 @@ def swiglu(
     Notes
     -----
     Nothing synchronises. The same inputs, shapes and variant give the same bits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ml_dtypes import bfloat16
+    >>> import cuswiglu
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((2, 16, 64)).astype(bfloat16)
+    >>> gate_proj, up_proj = rng.standard_normal((2, 192, 64)).astype(bfloat16)
+    >>> hidden = cuswiglu.swiglu(x, gate_proj.T, up_proj.T)
+    >>> hidden.shape, hidden.dtype.name
+    ((2, 16, 192), 'bfloat16')
+
+    Another activation, a bias, and a result that is written in place:
+
+    >>> bias = np.zeros(192, bfloat16)
+    >>> out = np.empty((2, 16, 192), bfloat16)
+    >>> found = cuswiglu.swiglu(
+    ...     x, gate_proj.T, up_proj.T, b_gate=bias, activation="gelu_tanh", out=out
+    ... )
+    >>> found is out
+    True
     """
     given = w_gate, w_up, None, b_gate, b_up, None
     return dispatch.call(x, given, out, activation, variant, stream, like)
@@ -108,6 +130,19 @@ def mlp(
     ------
     TypeError, ValueError
         Naming the argument, before anything is launched or written.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ml_dtypes import bfloat16
+    >>> import cuswiglu
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((16, 64)).astype(bfloat16)
+    >>> gate_proj, up_proj = rng.standard_normal((2, 192, 64)).astype(bfloat16)
+    >>> down_proj = rng.standard_normal((64, 192)).astype(bfloat16)
+    >>> y = cuswiglu.mlp(x, gate_proj.T, up_proj.T, down_proj.T)
+    >>> y.shape
+    (16, 64)
     """
     if w_down is None:
         arrays.view("w_down", w_down)  # which says what it must be

@@ -56,8 +56,17 @@ class GatedMLP:
 
     Examples
     --------
-    >>> mlp = GatedMLP.from_safetensors("model.safetensors", layer=3)  # doctest: +SKIP
-    >>> y = mlp(x)  # doctest: +SKIP
+    >>> import numpy as np
+    >>> from ml_dtypes import bfloat16
+    >>> import cuswiglu
+    >>> rng = np.random.default_rng(0)
+    >>> gate_proj, up_proj = rng.standard_normal((2, 192, 64)).astype(bfloat16)
+    >>> down_proj = rng.standard_normal((64, 192)).astype(bfloat16)
+    >>> layer = cuswiglu.GatedMLP(gate_proj.T, up_proj.T, down_proj.T)
+    >>> layer.k, layer.n, layer.k_out
+    (64, 192, 64)
+    >>> layer(np.ones((16, 64), bfloat16)).shape
+    (16, 64)
     """
 
     def __init__(
@@ -146,6 +155,16 @@ class GatedMLP:
         Returns
         -------
         (..., K_out) array
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ml_dtypes import bfloat16
+        >>> import cuswiglu
+        >>> weights = [np.ones(shape, bfloat16) for shape in ((64, 192), (64, 192), (192, 64))]
+        >>> layer = cuswiglu.GatedMLP(*weights)
+        >>> layer(np.ones((2, 16, 64), bfloat16)).shape
+        (2, 16, 64)
         """
         if like is None:  # the fast path: for few tokens, host time counts
             signature = array_signature(x) if out is None else self._weights.signature(x, out)
@@ -178,8 +197,16 @@ class GatedMLP:
 
         Examples
         --------
-        >>> step = mlp.capture(x)  # doctest: +SKIP
-        >>> y = step(x)  # doctest: +SKIP
+        On a GPU; see `CapturedMLP` for what replays do.
+
+        >>> import cupy
+        >>> from ml_dtypes import bfloat16
+        >>> import cuswiglu
+        >>> shapes = (64, 192), (64, 192), (192, 64)
+        >>> layer = cuswiglu.GatedMLP(*(cupy.empty(shape, bfloat16) for shape in shapes))
+        >>> step = layer.capture(cupy.empty((4, 64), bfloat16))
+        >>> step.x.shape, step.y.shape
+        ((4, 64), (4, 64))
         """
         view = arrays.view("x", x)
         problem.check_x(view, self._operands.gate_up[0])
@@ -232,6 +259,13 @@ class GatedMLP:
         -----
         UserWarning
             If there is no config.json that says which activation the model uses.
+
+        Examples
+        --------
+        >>> import cuswiglu
+        >>> layer = cuswiglu.GatedMLP.from_safetensors("model.safetensors", layer=1, device="cpu")
+        >>> layer.w_gate.shape, layer.activation
+        ((64, 192), 'silu')
         """
         from ..models import load_safetensors
 
@@ -247,7 +281,27 @@ class GatedMLP:
         variant: str = "auto",
         deterministic: str | None = None,
     ) -> GatedMLP:
-        """Load the MLP of one layer of a GGUF file, dequantised to BF16; as `from_safetensors`."""
+        """Load the MLP of one layer of a GGUF file, dequantised to BF16; as `from_safetensors`.
+
+        Parameters
+        ----------
+        path : path
+            A .gguf file.
+        layer, device, variant, deterministic
+            As in `from_safetensors`.
+
+        Raises
+        ------
+        FileNotFoundError, TypeError, ValueError
+            As `from_safetensors`.
+
+        Examples
+        --------
+        >>> import cuswiglu
+        >>> layer = cuswiglu.GatedMLP.from_gguf("model.gguf", layer=1, device="cpu")
+        >>> layer.w_gate.shape, layer.w_gate.dtype.name
+        ((64, 192), 'bfloat16')
+        """
         from ..models import load_gguf
 
         return cls._load(load_gguf, path, layer, device, variant, deterministic)

@@ -29,6 +29,18 @@ def pack(w_gate: Any, w_up: Any, *, granularity: int = 8, stream: Any = None) ->
     ------
     TypeError, ValueError
         Naming the argument.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ml_dtypes import bfloat16
+    >>> import cuswiglu
+    >>> gate_proj, up_proj = np.ones((2, 192, 64), bfloat16)
+    >>> packed = cuswiglu.pack(gate_proj.T, up_proj.T)
+    >>> packed
+    PackedWeights(K=64, N=192, granularity=8)
+    >>> cuswiglu.swiglu(np.ones((16, 64), bfloat16), packed).shape
+    (16, 192)
     """
     problem.check_granularity(granularity)
     gate, up = problem.view_all(stream, w_gate=w_gate, w_up=w_up)

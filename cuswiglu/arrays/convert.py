@@ -47,7 +47,12 @@ def asarray(x: Any, dtype: Any = None, stream: Any = None) -> Any:
 
     Examples
     --------
-    >>> cuswiglu.asarray(bits, dtype="bfloat16")  # doctest: +SKIP
+    >>> import numpy as np
+    >>> import cuswiglu
+    >>> patterns = np.array([0x3F80, 0x4000], np.uint16)
+    >>> seen = cuswiglu.asarray(patterns, dtype="bfloat16")
+    >>> seen.tolist(), seen.base is patterns
+    ([1.0, 2.0], True)
     """
     if dtype is not None and not _is_bfloat16(dtype):
         raise TypeError(f"dtype must be 'bfloat16' or None, got {dtype!r}: nothing is converted")

@@ -68,8 +68,8 @@ def swiglu(
         made); "n" if each is a row-major (K, N) array by itself (Flax). The other one of the two
         gives the same result, and costs a copy of the weights in each call.
     variant : str
-        "auto", "cublas" (plain JAX), a family or one instance of `cuswiglu.variants()`, which is
-        looked for on the GPU and must be able to compute this.
+        "auto", "cublas" (plain JAX), a family or the name of one of `cuswiglu.variants()`, which
+        is looked for on the GPU and must be able to compute this.
 
     Returns
     -------
@@ -85,6 +85,23 @@ def swiglu(
     -----
     `jax.vmap` over x becomes more rows; over weights, plain JAX. Gradients are plain JAX, with the
     activation computed again. GSPMD does not cut a custom call: use `jax.shard_map`.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import cuswiglu.jax
+    >>> @jax.jit
+    ... def hidden(x, gate_proj, up_proj):  # checkpoint matrices, (N, K)
+    ...     return cuswiglu.jax.swiglu(x, gate_proj.T, up_proj.T)
+    >>> x, weight = jnp.ones((16, 64), jnp.bfloat16), jnp.ones((192, 64), jnp.bfloat16)
+    >>> hidden(x, weight, weight).shape
+    (16, 192)
+
+    Flax keeps its kernels as (K, N), row-major:
+
+    >>> cuswiglu.jax.swiglu(x, weight.T, weight.T, weights="n").shape
+    (16, 192)
     """
     biases = {"b_gate": b_gate, "b_up": b_up}
     return _call(x, {"w_gate": w_gate, "w_up": w_up}, biases, activation, weights, variant)
@@ -130,17 +147,34 @@ def mlp(
 
     Examples
     --------
-    Tensor parallelism, with checkpoint matrices and one sum over the GPUs:
+    A layer of a checkpoint, and its gradient:
 
-    >>> def layer(x, gate, up, down):  # doctest: +SKIP
-    ...     return jax.lax.psum(cuswiglu.jax.mlp(x, gate.T, up.T, down.T), "tp")
-    >>> mesh = jax.sharding.Mesh(jax.devices(), ("tp",))  # doctest: +SKIP
-    >>> columns, rows = P("tp", None), P(None, "tp")  # doctest: +SKIP
-    >>> specs = (P(), columns, columns, rows)  # doctest: +SKIP
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import cuswiglu.jax
+    >>> def layer(x, gate_proj, up_proj, down_proj):
+    ...     return cuswiglu.jax.mlp(x, gate_proj.T, up_proj.T, down_proj.T)
+    >>> x, down_proj = jnp.ones((16, 64), jnp.bfloat16), jnp.ones((64, 192), jnp.bfloat16)
+    >>> weights = jnp.ones((192, 64), jnp.bfloat16), jnp.ones((192, 64), jnp.bfloat16), down_proj
+    >>> jax.jit(layer)(x, *weights).shape
+    (16, 64)
+    >>> jax.grad(lambda x: layer(x, *weights).sum())(x).shape
+    (16, 64)
+
+    Tensor parallelism, with one sum over the GPUs:
+
+    >>> from jax.sharding import PartitionSpec as P
+    >>> def part(x, gate_proj, up_proj, down_proj):
+    ...     return jax.lax.psum(layer(x, gate_proj, up_proj, down_proj), "tp")
+    >>> mesh = jax.sharding.Mesh(jax.devices(), ("tp",))
+    >>> columns, rows = P("tp", None), P(None, "tp")
+    >>> specs = P(), columns, columns, rows
     >>> parallel = jax.jit(
-    ...     jax.shard_map(layer, mesh=mesh, in_specs=specs, out_specs=P()),
+    ...     jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=P()),
     ...     compiler_options=cuswiglu.jax.COMPILER_OPTIONS,
-    ... )  # doctest: +SKIP
+    ... )
+    >>> parallel(x, *weights).shape
+    (16, 64)
 
     Each GPU rounds its part of the sum before the sum. A b_down is to be added once, behind
     the sum, and not by each.

@@ -65,14 +65,16 @@ class DecodeVariant(Variant):
 
     @property
     def most_shared(self) -> int:
+        """Dynamic shared memory that a CTA may ask for (bytes): all there is."""
         return SHARED_BYTES
 
     @property
     def cluster_tokens(self) -> int:
+        """Tokens that a cluster computes at once."""
         return self.tokens
 
     def tiling(self, problem: Problem, split: Split) -> Tiling | None:
-        """Tiles, steps and shared memory under a split; None if it cannot be launched."""
+        """Lay out tiles, steps and shared memory under a split; None if it cannot be launched."""
         x_boxes = _x_boxes(problem)
         all_steps = -(-problem.k // (self.block_k * x_boxes))
         most_ranks = 1 if problem.gated else min(all_steps, self.max_ranks)
@@ -106,7 +108,7 @@ class DecodeVariant(Variant):
         )
 
     def _sums_bytes(self, split: Split) -> int:
-        """Bytes for what warpgroups exchange, then sums to be sent in its place; and received."""
+        """Count bytes for what warpgroups exchange, then sums sent in its place; and received."""
         exchange = 2 * (self.tokens // 4) * WARPGROUP * FP32_BYTES
         if split.ranks == 1:
             return exchange
@@ -115,10 +117,11 @@ class DecodeVariant(Variant):
         return max(exchange, sums) + sums
 
     def launchable(self, problem: Problem, split: Split | None) -> bool:
+        """Whether there is a split, with which the problem can be launched."""
         return split is not None and self.tiling(problem, split) is not None
 
     def splits(self, problem: Problem, multiprocessors: int) -> Iterator[Split]:
-        """Splits worth trying: every CTA gets the same number of tiles, as even as can be."""
+        """Yield splits worth trying: every CTA gets as many tiles, as even as can be."""
         seen = set()
         for ctas in ctas_per_sm_options(problem):
             for ranks in (1,) if problem.gated else CLUSTER_SMS:
@@ -141,7 +144,7 @@ class DecodeVariant(Variant):
         return decode_cost.microseconds(problem, split, tiling, products, multiprocessors)
 
     def ranked(self, problem: Problem, multiprocessors: int) -> list[tuple[float, Split]]:
-        """Estimates of the splits worth trying, cheapest first."""
+        """Estimate the splits worth trying; list them, cheapest first."""
         found = [
             (self.microseconds(problem, split, multiprocessors), split)
             for split in self.splits(problem, multiprocessors)
@@ -151,6 +154,7 @@ class DecodeVariant(Variant):
     def estimate(
         self, problem: Problem, multiprocessors: int, measured: Mapping[str, Rates]
     ) -> Estimate | None:
+        """Estimate a launch with the cheapest split; None if there is none."""
         found = self.ranked(problem, multiprocessors)
         if not found:
             return None
@@ -163,6 +167,7 @@ class DecodeVariant(Variant):
         return Estimate(self, tiling.items, rounds, evenness, us, split)
 
     def cuts(self, problem: Problem, multiprocessors: int) -> Iterator[tuple[int, Split | None]]:
+        """Yield the splits that are cheapest by estimate, and promising."""
         found = self.ranked(problem, multiprocessors)
         for us, split in found[:MEASURED_SPLITS]:
             if us <= PROMISING * found[0][0]:
@@ -178,7 +183,7 @@ class DecodeVariant(Variant):
     def split_for_any_m(
         self, able: Sequence[DecodeVariant], problem: Problem, multiprocessors: int
     ) -> Split | None:
-        """Split that is best for few tokens among those that every kernel can have.
+        """Find the split that is best for few tokens among those that every kernel can have.
 
         Its `ctas` are what this kernel has room for: more do not change the result.
         """
@@ -193,6 +198,13 @@ class DecodeVariant(Variant):
     def launch_shape(
         self, problem: Problem, raster_rows: int, split: Split | None, resident: ResidentClusters
     ) -> LaunchShape:
+        """Shape a launch with a split.
+
+        Raises
+        ------
+        ValueError
+            If there is no split, or it cannot be launched.
+        """
         tiling = None if split is None else self.tiling(problem, split)
         if split is None or tiling is None:
             raise ValueError(f"{self.name} cannot be launched with {split} for this problem")
@@ -227,13 +239,13 @@ _Kind = TypeVar("_Kind", bound=Variant)
 
 
 def smallest_fitting(kernels: Sequence[_Kind], m: int) -> _Kind:
-    """Kernel of the fewest tokens a cluster that hold M at once, or else of the most."""
+    """Find the kernel whose cluster has the fewest tokens that hold M, or else the most."""
     by_tokens = sorted(kernels, key=lambda kernel: kernel.cluster_tokens)
     return next((kernel for kernel in by_tokens if kernel.cluster_tokens >= m), by_tokens[-1])
 
 
 def ctas_per_sm_options(problem: Problem) -> tuple[int, ...]:
-    """Numbers of CTAs that an SM's shared memory is to have room for, the best first.
+    """List numbers of CTAs that an SM's shared memory may have room for, the best first.
 
     Two, where a kernel is so short that starting beside the one ahead matters more than stages. The
     two products of an MLP agree (as n * k does): CTAs of half the shared memory that come behind
@@ -244,12 +256,12 @@ def ctas_per_sm_options(problem: Problem) -> tuple[int, ...]:
 
 
 def _x_boxes(problem: Problem) -> int:
-    """Boxes of X in a step of K, beside two of weights: of gate and up, or one behind another."""
+    """Count boxes of X in a step of K, beside two of weights: gate and up, or one after one."""
     return 1 if problem.gated else 2
 
 
 def _row_granule(problem: Problem) -> int:
-    """Divisor of the rows of a tile: along N, TMA's boxes begin at them."""
+    """Divisor of the rows of a tile: along N, TMA's boxes begin at multiples of them."""
     return 1 if problem.layout is Layout.K else problem.weights[0].granule
 
 

@@ -18,7 +18,16 @@ REBUILD = "rebuild with `pip install --force-reinstall --no-deps .` in the sourc
 
 
 class KernelsUnavailableError(RuntimeError):
-    """The compiled kernels are missing or damaged."""
+    """The compiled kernels are missing or damaged.
+
+    Examples
+    --------
+    >>> import cuswiglu
+    >>> try:
+    ...     kernels = cuswiglu.variants()
+    ... except cuswiglu.KernelsUnavailableError as error:
+    ...     print("portable path only:", error)
+    """
 
 
 def _entry(row: dict[str, Any]) -> EntryPoint:
@@ -51,7 +60,7 @@ def _parse(row: dict[str, Any], folder: Path) -> Variant:
 
 @functools.cache
 def read_manifest(folder: Path = CUBINS) -> dict[str, Any]:
-    """The build's manifest.
+    """Read the build's manifest.
 
     Raises
     ------
@@ -78,6 +87,11 @@ def read_manifest(folder: Path = CUBINS) -> dict[str, Any]:
 def variants(folder: Path = CUBINS) -> tuple[Variant, ...]:
     """Every compiled kernel, with its limits; by default the package's own.
 
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Where the manifest and the cubins lie.
+
     Returns
     -------
     tuple of Variant
@@ -86,6 +100,12 @@ def variants(folder: Path = CUBINS) -> tuple[Variant, ...]:
     ------
     KernelsUnavailableError
         If the manifest is missing or damaged.
+
+    Examples
+    --------
+    >>> import cuswiglu
+    >>> sorted({kernel.family for kernel in cuswiglu.variants()})
+    ['decode', 'decode-plain', 'dual', 'interleave', 'plain', 'sync']
     """
     try:
         return tuple(_parse(row, folder) for row in read_manifest(folder)["variants"])
@@ -96,7 +116,7 @@ def variants(folder: Path = CUBINS) -> tuple[Variant, ...]:
 
 
 def cubin(variant: Variant) -> bytes:
-    """A variant's machine code, checked against the manifest's hash.
+    """Read a variant's machine code, checked against the manifest's hash.
 
     Raises
     ------

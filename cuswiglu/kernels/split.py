@@ -37,7 +37,7 @@ class Split:
         return f"tiles of {self.rows} rows of the weights{parts}"
 
     def clusters(self, multiprocessors: int) -> int:
-        """Number of clusters that take tiles at once."""
+        """Count the clusters that take tiles at once."""
         one = max(1, CLUSTER_SMS[self.ranks] * multiprocessors // 132 // self.ranks)
         return max(one, multiprocessors // self.ranks) if self.ctas == 2 else one
 

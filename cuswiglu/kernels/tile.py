@@ -65,10 +65,12 @@ class TileVariant(Variant):
 
     @property
     def most_shared(self) -> int:
+        """Dynamic shared memory that a CTA may ask for (bytes)."""
         return self.shared_bytes
 
     @property
     def cluster_tokens(self) -> int:
+        """Tokens that a cluster computes at once."""
         return self.block_m * self.cluster_m
 
     def box(self, operand: str) -> tuple[int, int, int]:
@@ -89,11 +91,11 @@ class TileVariant(Variant):
         return tile_columns.best(n, self.rows(m), resident, dict(self.widths)[layout])
 
     def resident(self, multiprocessors: int) -> int:
-        """Number of clusters that run at once, as far as the number of SMs tells."""
+        """Count the clusters that run at once, as far as the number of SMs tells."""
         return max(1, multiprocessors // self.cluster_m)
 
     def _busiest(self, m: int, n: int, layout: str, at_once: int) -> tuple[int, float]:
-        """Clusters of tiles, and the work of the busiest of those that run at once."""
+        """Count clusters of tiles, and the work of the busiest of those that run at once."""
         rows, cut = self.rows(m), self.columns(m, n, layout, at_once)
         return rows * cut.count, tile_columns.busiest(cut, rows, at_once, self.block_n)
 
@@ -102,7 +104,7 @@ class TileVariant(Variant):
         return self._busiest(m, n, layout, self.resident(multiprocessors))[1]
 
     def analytic_rates(self) -> Rates:
-        """Rates from the tile alone, for a kernel that was never measured."""
+        """Derive rates from the tile alone, for a kernel that was never measured."""
         weights = 2 if self.gated else 1
         columns = weights * self.block_n
         passes = 1
@@ -138,9 +140,11 @@ class TileVariant(Variant):
         return Estimate(self, clusters * self.cluster_m, count, evenness, us)
 
     def launchable(self, problem: Problem, split: Split | None) -> bool:
+        """Whether there is no split: the kernel cuts its work by itself."""
         return split is None
 
     def cuts(self, problem: Problem, multiprocessors: int) -> Iterator[tuple[int, Split | None]]:
+        """Yield rasters; one alone where all tiles run at once."""
         at_once = self.resident(multiprocessors)
         clusters, _ = self._busiest(problem.m, problem.n, problem.layout, at_once)
         for raster_rows in RASTERS if clusters > at_once else RASTERS[:1]:
@@ -149,6 +153,7 @@ class TileVariant(Variant):
     def launch_shape(
         self, problem: Problem, raster_rows: int, split: Split | None, resident: ResidentClusters
     ) -> LaunchShape:
+        """Shape a launch on a device that holds so many clusters."""
         at_once = resident(self.cluster_m, self.shared_bytes)
         columns = self.columns(problem.m, problem.n, problem.layout, at_once)
         rows = self.rows(problem.m)

@@ -1,8 +1,8 @@
 """How the columns of a result are cut into tiles, so that waves come out even.
 
-A kernel's tiles may be as wide as `Variant.block_n`, or narrower in steps. A launch uses at most
-two widths: columns of the wide one first, then columns of the narrow one. Clusters take tiles in
-turns, so the launch takes as long as the cluster with the most work.
+A kernel's tiles may be as wide as `TileVariant.block_n`, or narrower in steps. A launch uses at
+most two widths: columns of the wide one first, then columns of the narrow one. Clusters take tiles
+in turns, so the launch takes as long as the cluster with the most work.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ class Columns:
 
     @property
     def count(self) -> int:
+        """Number of columns of tiles."""
         return self.wide + self.narrow
 
 
 def uniform(n: int, width: int) -> Columns:
-    """Columns of one width."""
+    """Cut N into columns of one width."""
     return Columns(-(-n // width), width, 0, width)
 
 
 def busiest(columns: Columns, rows: int, resident: int, block_n: int) -> float:
-    """Work of the cluster with the most of it, in tiles of full width.
+    """Compute the work of the cluster with the most of it, in tiles of full width.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def busiest(columns: Columns, rows: int, resident: int, block_n: int) -> float:
 
 
 def best(n: int, rows: int, resident: int, widths: Sequence[int]) -> Columns:
-    """The columns with the least work for the busiest cluster; of equals, the fewest tiles.
+    """Find the columns with the least work for the busiest cluster; of equals, the fewest tiles.
 
     Parameters
     ----------

@@ -72,6 +72,13 @@ class Variant(ABC):
         A thread at entry.
     cubin, sha256 : str
         The file's path, and the hash of its content.
+
+    Examples
+    --------
+    >>> import cuswiglu
+    >>> kernel = next(one for one in cuswiglu.variants() if one.family == "dual")
+    >>> kernel.name, kernel.gated, kernel.n_multiple, kernel.k_multiple
+    ('dual_pingpong_128x96_1x1', True, 8, 8)
     """
 
     name: str
@@ -91,7 +98,7 @@ class Variant(ABC):
     batch_invariant: ClassVar[bool] = False
 
     def entry(self, asked: EntryPoint) -> str:
-        """Name of the entry point that is compiled for what is asked for."""
+        """Name the entry point that is compiled for what is asked for."""
         return self.entries[self.entries.index(asked)].name
 
     @property
@@ -127,7 +134,7 @@ class Variant(ABC):
     def launch_shape(
         self, problem: Problem, raster_rows: int, split: Split | None, resident: ResidentClusters
     ) -> LaunchShape:
-        """Shape of a launch; `raster_rows` of 0 is the variant's own."""
+        """Shape a launch; `raster_rows` of 0 is the variant's own."""
 
     @abstractmethod
     def launchable(self, problem: Problem, split: Split | None) -> bool:
@@ -135,20 +142,20 @@ class Variant(ABC):
 
     @abstractmethod
     def cuts(self, problem: Problem, multiprocessors: int) -> Iterator[tuple[int, Split | None]]:
-        """Ways to cut the work that are worth measuring, each as raster_rows and split."""
+        """Yield ways to cut the work that are worth measuring, each as raster_rows and split."""
 
     def considered(self, problem: Problem, able: Sequence[Variant]) -> bool:
         """Whether selection considers the kernel beside the others that are able to compute it."""
         return True
 
     def rated_waves(self, m: int, n: int, layout: str, multiprocessors: int) -> float | None:
-        """Waves that the kernel's time is proportional to, or None if its model has no `Rates`."""
+        """Count waves, which the kernel's time is proportional to; None if it has no `Rates`."""
         return None
 
     def split_for_any_m(
         self: _Kind, able: Sequence[_Kind], problem: Problem, multiprocessors: int
     ) -> Split | None:
-        """Split that adds sums in one order for any M, or None.
+        """Find a split that adds sums in one order for any M, or None.
 
         `able` are all batch-invariant kernels that can compute the problem, for any M.
         """
@@ -159,7 +166,7 @@ class Variant(ABC):
         return self.gated == problem.gated and problem.layout in self.layouts
 
     def obstacle(self, problem: Problem) -> str | None:
-        """The first limit that a problem breaks, in words, or None."""
+        """Name the first limit that a problem breaks, or None."""
         if self.gated != problem.gated:
             return (
                 f"{self.name} computes gate and up, this is a product with one weight"

@@ -38,6 +38,12 @@ def layer_count(path: str | os.PathLike[str]) -> int:
         activation that is not computed.
     ImportError
         If the ``models`` extra is not installed.
+
+    Examples
+    --------
+    >>> from cuswiglu.models import layer_count
+    >>> layer_count("model.safetensors"), layer_count("model.gguf")
+    (2, 2)
     """
     return len(_open(path).layers)
 
@@ -68,6 +74,17 @@ def iter_layers(path: str | os.PathLike[str]) -> Iterator[MLPWeights]:
         used.
     ImportError
         If the ``models`` extra is not installed.
+
+    Examples
+    --------
+    >>> import cuswiglu
+    >>> from cuswiglu.models import iter_layers
+    >>> layers = [
+    ...     cuswiglu.GatedMLP(**weights.arguments, activation=weights.activation)
+    ...     for weights in iter_layers("model.gguf")
+    ... ]
+    >>> len(layers)
+    2
     """
     checkpoint = _open(path)
     return (checkpoint.load(layer) for layer in checkpoint.layers)

@@ -55,6 +55,13 @@ def load_gguf(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights:
     -----
     UserWarning
         If the file does not say its architecture, and SiLU is taken for granted.
+
+    Examples
+    --------
+    >>> from cuswiglu.models import load_gguf
+    >>> weights = load_gguf("model.gguf", layer=1)
+    >>> weights.gate.shape, weights.gate.dtype.name, weights.source
+    ((64, 192), 'bfloat16', 'model.gguf layer 1')
     """
     layer = check_layer(layer)
     return GGUFCheckpoint(path).load(layer)

@@ -66,6 +66,13 @@ def load_safetensors(path: str | os.PathLike[str], layer: int = 0) -> MLPWeights
     -----
     UserWarning
         If there is no ``config.json``, and SiLU is taken for granted.
+
+    Examples
+    --------
+    >>> from cuswiglu.models import load_safetensors
+    >>> weights = load_safetensors("model.safetensors", layer=1)
+    >>> weights.gate.shape, weights.down.shape, weights.activation
+    ((64, 192), (192, 64), 'silu')
     """
     layer = check_layer(layer)
     return SafetensorsCheckpoint(path).load(layer)

@@ -43,6 +43,17 @@ class MLPWeights:
     ------
     ValueError
         If the shapes do not belong to one gated MLP.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ml_dtypes import bfloat16
+    >>> import cuswiglu
+    >>> from cuswiglu.models import load_safetensors
+    >>> weights = load_safetensors("model.safetensors")
+    >>> x = np.ones((16, 64), bfloat16)
+    >>> cuswiglu.mlp(x, **weights.arguments, activation=weights.activation).shape
+    (16, 64)
     """
 
     gate: npt.NDArray[Any]

@@ -85,6 +85,15 @@ class ClampedSwiGLU:
     ------
     TypeError, ValueError
         Naming the argument.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ml_dtypes import bfloat16
+    >>> import cuswiglu
+    >>> x, weight = np.ones((4, 64), bfloat16), np.ones((64, 192), bfloat16)
+    >>> cuswiglu.swiglu(x, weight, weight, activation=cuswiglu.ClampedSwiGLU(limit=2.0)).max()
+    5.8125
     """
 
     alpha: float = 1.702

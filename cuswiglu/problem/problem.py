@@ -80,7 +80,7 @@ class Matrix:
     element: str
 
     def bytes(self, elements: int) -> int:
-        """Bytes of so many elements."""
+        """Count the bytes of so many elements."""
         return elements * ELEMENTS[self.element].bits // 8
 
     @property
@@ -94,7 +94,7 @@ class Matrix:
         return _granule(self.element)
 
     def tma_obstacle(self) -> str | None:
-        """Why a TMA descriptor cannot express it, and what to do, or None."""
+        """Say why a TMA descriptor cannot express it, and what to do, or None."""
         if self.alignment % TMA_ALIGNMENT:
             return (
                 f"{self.name}'s address is a multiple of {self.alignment} bytes only, "
@@ -179,7 +179,7 @@ class Problem:
         return (4 if self.gated else 2) * self.m * self.n * self.k
 
     def tma_obstacle(self) -> str | None:
-        """Why TMA cannot express the first matrix that it cannot, or None."""
+        """Say why TMA cannot express the first matrix that it cannot, or None."""
         return next(filter(None, (matrix.tma_obstacle() for matrix in self.matrices)), None)
 
 
@@ -192,7 +192,7 @@ def _alignment(pointer: int) -> int:
 
 
 def weight_matrix(array: ArrayView) -> Matrix:
-    """TMA's view of a weight, contiguous along rows or along columns."""
+    """See a weight, contiguous along rows or along columns, as TMA does."""
     rows, columns = array.shape
     row_stride, column_stride = array.strides
     if weight_layout(array) is Layout.K:

@@ -15,7 +15,7 @@ def _transpose_hint(name: str) -> str:
 
 
 def check_weight(weight: ArrayView, rows: int | None, rows_name: str) -> None:
-    """A weight is 2-D, contiguous along one dimension, and has `rows` rows."""
+    """Check that a weight is 2-D, contiguous along one dimension, and has `rows` rows."""
     if weight.ndim != 2:
         raise ValueError(
             f"{weight.name} must be 2-D, ({rows_name}, columns), got shape {weight.shape}"

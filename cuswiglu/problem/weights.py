@@ -52,6 +52,19 @@ class PackedWeights:
         8 or 1.
 
     It is accepted for `w_gate`, with `w_up` left out, by `swiglu`, `mlp` and `GatedMLP`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ml_dtypes import bfloat16
+    >>> import cuswiglu
+    >>> gate, up = np.zeros((64, 192), bfloat16), np.ones((64, 192), bfloat16)
+    >>> packed = cuswiglu.pack(gate, up)
+    >>> packed.k, packed.n, packed.array.shape
+    (64, 192, (384, 64))
+    >>> unpacked = packed.unpack()
+    >>> bool((unpacked[0] == gate).all() and (unpacked[1] == up).all())
+    True
     """
 
     array: Any
@@ -71,7 +84,7 @@ class PackedWeights:
         return int(self.array.shape[0]) // 2
 
     def unpack(self) -> tuple[Any, Any]:
-        """w_gate and w_up, (K, N) each, contiguous along K: new arrays, the same bits."""
+        """Copy w_gate and w_up, (K, N) each, contiguous along K: new arrays, the same bits."""
         gate, up = split(self.array, self.granularity)
         shape = (self.n, self.k)
         return gate.reshape(shape).T, up.reshape(shape).T
@@ -81,19 +94,20 @@ class PackedWeights:
 
 
 def check_granularity(granularity: int) -> None:
+    """Check that gate and up can take turns by so many columns."""
     if granularity not in GRANULARITIES:
         raise ValueError(f"granularity must be 8 or 1, got {granularity!r}")
 
 
 def split(array: Any, granularity: int) -> tuple[Any, Any]:
-    """Views (N / G, G, K) of gate's and of up's rows in a packed (2N, K) array."""
+    """View gate's and up's rows, (N / G, G, K), in a packed (2N, K) array."""
     rows, k = array.shape
     turns = array.reshape(rows // (2 * granularity), 2, granularity, k)
     return turns[:, 0], turns[:, 1]
 
 
 def weight_layout(weight: ArrayView) -> Layout | None:
-    """Layout of a weight by itself: N if rows are contiguous, K if columns are, else None."""
+    """Tell the layout of a weight: N if rows are contiguous, K if columns are, else None."""
     (rows, columns), (row_stride, column_stride) = weight.shape, weight.strides
     if (column_stride == 1 or columns <= 1) and (row_stride >= columns or rows <= 1):
         return Layout.N
@@ -103,7 +117,7 @@ def weight_layout(weight: ArrayView) -> Layout | None:
 
 
 def gate_up(w_gate: Any, w_up: Any, stream: Any) -> tuple[ArrayView, ...]:
-    """Views of gate and up, or one of packed weights, (K, 2N), where `w_up` is left out.
+    """View gate and up, or packed weights, (K, 2N), where `w_up` is left out.
 
     Raises
     ------
@@ -121,11 +135,11 @@ def gate_up(w_gate: Any, w_up: Any, stream: Any) -> tuple[ArrayView, ...]:
 
 
 def intermediate(weights: Sequence[ArrayView]) -> int:
-    """N of gate and up, packed or not."""
+    """Count the columns N of gate and of up, packed or not."""
     columns = weights[0].shape[1]
     return columns // 2 if weights[0].packing else columns
 
 
 def view_all(stream: Any, **named: Any) -> list[ArrayView]:
-    """Views of several arguments, in order, for use on `stream`."""
+    """View several arguments, in order, for use on `stream`."""
     return [arrays.view(name, array, stream) for name, array in named.items()]

@@ -25,12 +25,24 @@ EVEN_ENOUGH = 0.92
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and why. On the portable path and on the CPU `kernel` is None.
+    """What was chosen, and why.
 
-    `raster_rows` of 0 leaves a tile kernel its default; a decode kernel has a `split`.
+    Attributes
+    ----------
+    backend : str
+        "sm90", "cublas" or "numpy".
+    variant : str
+        The kernel's name, or the backend's.
+    kernel : Variant or None
+        None on the portable path and on the CPU.
+    raster_rows : int
+        0 leaves a kernel of tiles its own.
+    reason : str
+    split : Split or None
+        How a decode kernel's work is cut.
     """
 
-    backend: str  # "sm90", "cublas" or "numpy"
+    backend: str
     variant: str
     kernel: Variant | None = None
     raster_rows: int = 0
@@ -39,7 +51,7 @@ class Choice:
 
 
 def known_names(kernels: Sequence[Variant]) -> list[str]:
-    """Every name `variant=` accepts."""
+    """List every name that `variant=` accepts."""
     families = dict.fromkeys(kernel.family for kernel in kernels)
     return ["auto", REFERENCE, PORTABLE, *families, *(kernel.name for kernel in kernels)]
 
@@ -74,7 +86,7 @@ def select(
     device : DeviceInfo or None
         None for arrays on the CPU.
     variant : str
-        "auto", "cublas", "numpy", a family, or one instance.
+        "auto", "cublas", "numpy", a family, or one variant.
     kernels : sequence of Variant, optional
         What is compiled; the package's own by default.
 
@@ -132,7 +144,7 @@ def select(
 
 
 def _obstacle(problem: Problem, kernels: Sequence[Variant]) -> str:
-    """What stands in the way of the kernels that fit best: those made for such weights, if any."""
+    """Name the obstacle of the kernels that fit best: those made for such weights, if any."""
     if not kernels:
         return "no kernel is compiled"
     fitting = [kernel for kernel in kernels if kernel.takes(problem)] or kernels
@@ -142,7 +154,7 @@ def _obstacle(problem: Problem, kernels: Sequence[Variant]) -> str:
 def _best(
     problem: Problem, device: DeviceInfo, able: Sequence[Variant], *, portable_too: bool
 ) -> Choice:
-    """The tuned table's entry where it has one among `able`, else the cheapest estimate.
+    """Take the tuned table's entry where it has one among `able`, else the cheapest estimate.
 
     `portable_too`: whether the table may choose cuBLAS.
     """
@@ -164,7 +176,7 @@ def _best(
 
 
 def _for_any_m(problem: Problem, device: DeviceInfo | None, kernels: Sequence[Variant]) -> Choice:
-    """A decode kernel, cut in one way whatever M is, so that sums are added in one order."""
+    """Choose a kernel that is cut in one way whatever M is, so that sums have one order."""
     asked = 'deterministic="batch"'
     if device is None or not device.runs_kernels:
         where = "arrays on the CPU" if device is None else f"arrays on {device.name}"
@@ -182,12 +194,12 @@ def _for_any_m(problem: Problem, device: DeviceInfo | None, kernels: Sequence[Va
 
 
 def prune(problem: Problem, able: Sequence[Variant]) -> list[Variant]:
-    """Kernels that selection considers, of those that are able to compute a problem."""
+    """Keep the kernels that selection considers, of those that can compute a problem."""
     return [kernel for kernel in able if kernel.considered(problem, able)]
 
 
 def estimates(problem: Problem, device: DeviceInfo, kernels: Sequence[Variant]) -> list[Estimate]:
-    """Estimates of the cost model for each kernel, cheapest first."""
+    """Estimate each kernel by the cost model; list them, cheapest first."""
     user, packaged = tuned.tables()
     here = (device.name, measured_with(device))
     own = user.rates if (user.gpu, user.measured_with) == here else {}
@@ -198,12 +210,12 @@ def estimates(problem: Problem, device: DeviceInfo, kernels: Sequence[Variant]) 
 
 
 def measured_with(device: DeviceInfo) -> str:
-    """What a measurement here is made with, and counts for: these kernels, and this driver."""
+    """Name what a measurement here is made with, and counts for: these kernels, this driver."""
     return f"kernels {fingerprint_of(variants())}, driver {device.driver}"
 
 
 def fingerprint_of(kernels: Sequence[Variant]) -> str:
-    """A short hash of compiled kernels."""
+    """Hash compiled kernels, in 16 digits."""
     import hashlib
 
     hashes = "".join(sorted(kernel.sha256 for kernel in kernels))

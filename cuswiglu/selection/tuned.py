@@ -56,7 +56,7 @@ class Key:
 
     @classmethod
     def of(cls, asked: Problem | Shape) -> Key:
-        """Key that a problem, or a shape to tune, falls under."""
+        """Find the key that a problem, or a shape to tune, falls under."""
         whole = -(-asked.m // M_STEP) * M_STEP
         m = next((few for few in FEW_TOKENS if asked.m <= few), whole)
         return cls(asked.gated, m, asked.n, asked.k, str(asked.layout), asked.elements)
@@ -82,7 +82,7 @@ class Table:
     rates: dict[str, Rates]
 
     def find(self, asked: Problem) -> Entry | None:
-        """Entry for a problem; for FP16, which has as many bytes and the same rates, BF16's too."""
+        """Find a problem's entry; for FP16, which has BF16's bytes and rates, BF16's serves too."""
         key = Key.of(asked)
         alike = tuple("bfloat16" if name == "float16" else name for name in key.elements)
         return self.choices.get(key) or self.choices.get(replace(key, elements=alike))
@@ -92,7 +92,7 @@ EMPTY = Table("", "", {}, {})
 
 
 def cache_path() -> Path:
-    """The user's table: in XDG_CACHE_HOME, or ~/.cache."""
+    """Path of the user's table: in XDG_CACHE_HOME, or ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "cuswiglu" / "tuned.json"
 
@@ -123,10 +123,9 @@ def parse(text: str) -> Table:
 
 
 def _key(row: dict[str, Any], old: bool) -> Key:
+    layout, elements = (row["major"], MEASURED) if old else (row["layout"], row["elements"])
     sizes = bool(row["gated"]), int(row["m"]), int(row["n"]), int(row["k"])
-    if old:
-        return Key(*sizes, str(row["major"]))
-    return Key(*sizes, str(row["layout"]), tuple(str(name) for name in row["elements"]))
+    return Key(*sizes, str(layout), tuple(map(str, elements)))
 
 
 def _entry(row: dict[str, Any]) -> Entry:
@@ -142,13 +141,15 @@ def _written(entry: Entry) -> dict[str, Any]:
     return row if entry.split is None else row | {"split": list(astuple(entry.split))}
 
 
+def _order(key: Key) -> tuple[Any, ...]:
+    return key.gated, key.n, key.k, key.m, key.layout, key.elements
+
+
 def serialise(table: Table) -> str:
-    """The JSON of a table, a line for each choice."""
+    """Write a table as JSON, a line for each choice."""
     rows = [
         json.dumps({**vars(key), **_written(entry)})
-        for key, entry in sorted(
-            table.choices.items(), key=lambda item: (item[0].gated, item[0].n, item[0].k, item[0].m)
-        )
+        for key, entry in sorted(table.choices.items(), key=lambda item: _order(item[0]))
     ]
     rates = {name: [rate.step_us, rate.tile_us] for name, rate in sorted(table.rates.items())}
     head = {
@@ -162,7 +163,7 @@ def serialise(table: Table) -> str:
 
 
 def read(path: Path) -> Table:
-    """A table from a file; one that cannot be used is ignored, with a warning."""
+    """Read a table from a file; one that cannot be used is ignored, with a warning."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError(f"it is larger than {MAX_BYTES} bytes")
@@ -179,12 +180,12 @@ def read(path: Path) -> Table:
 
 @functools.cache
 def tables() -> tuple[Table, Table]:
-    """The user's table and the packaged one, read once."""
+    """Read the user's table and the packaged one, once."""
     return read(cache_path()), read(PACKAGED)
 
 
 def lookup(problem: Problem, gpu: str, measured_with: str) -> Entry | None:
-    """The measured choice for a problem on a GPU model, the user's before the packaged one's.
+    """Look up the measured choice for a problem on a GPU model, in the user's table first.
 
     The user's counts only with the very kernels and driver it was measured with.
     """
@@ -216,7 +217,7 @@ def write(table: Table, path: Path) -> None:
 
 
 def merge(old: Table, choices: Iterable[tuple[Key, Entry]], gpu: str, measured_with: str) -> Table:
-    """A table with more choices; old ones stay if they are of the same GPU, kernels and driver."""
+    """Add choices to a table; old ones stay if they are of the same GPU, kernels and driver."""
     same = (old.gpu, old.measured_with) == (gpu, measured_with)
     kept: dict[Key, Entry] = dict(old.choices) if same else {}
     return Table(gpu, measured_with, kept | dict(choices), dict(old.rates) if same else {})
