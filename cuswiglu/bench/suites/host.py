@@ -161,14 +161,14 @@ def _plans(inputs: Inputs, weights: tuple[Any, ...], stream: int) -> list[plan.S
     gate, up, down = problem.view_all(None, w_gate=w_gate, w_up=w_up, w_down=w_down)
     plans = []
     for source, factors, target in ((x, (gate, up), hidden), (hidden, (down,), result)):
-        shared = plan.plan_for(problem.describe(source, factors, target))
-        if not isinstance(shared, plan.Sm90Plan):
+        made = plan.plan_for(problem.describe(source, factors, target))
+        if not isinstance(made, plan.Sm90Plan):
             names = " and ".join(factor.name for factor in factors)
             raise RuntimeError(
-                f"there are no two kernels to launch: {names} take {shared.choice.variant} here"
+                f"there are no two kernels to launch: {names} take {made.choice.variant} here"
             )
-        plans.append(plan.kernel_plan(shared.problem, shared.choice))
-        plans[-1](source, factors, target, stream)
+        made(source, factors, target, stream)
+        plans.append(made)
     return plans
 
 
