@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
+from cuswiglu.common.dtypes import ELEMENTS
 from cuswiglu.jax import xla
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -109,7 +110,7 @@ class FakeXla:
         buffers = [
             xla.Buffer(
                 ctypes.sizeof(xla.Buffer), None,
-                xla.DTYPES[array.dtype.name], array.ctypes.data, array.ndim,
+                ELEMENTS[array.dtype.name].xla, array.ctypes.data, array.ndim,
                 ctypes.addressof(extents),
             )
             for array, extents in zip(arrays, dims, strict=True)

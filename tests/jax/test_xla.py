@@ -13,6 +13,7 @@ from tests.helpers.host_arrays import bits, draw, poisoned
 
 jax = pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
+from cuswiglu.common.dtypes import ELEMENTS
 from cuswiglu.jax import xla
 from tests.helpers.xla_frames import ERROR, FakeXla
 
@@ -101,8 +102,8 @@ def test_members_lie_where_the_header_puts_them(ours):
     [
         (xla.METADATA_EXTENSION, "XLA_FFI_Extension_Metadata"),
         (xla.EXECUTE, "XLA_FFI_ExecutionStage_EXECUTE"),
-        (xla.DTYPES["bfloat16"], "XLA_FFI_DataType_BF16"),
-        (xla.DTYPES["float16"], "XLA_FFI_DataType_F16"),
+        (ELEMENTS["bfloat16"].xla, "XLA_FFI_DataType_BF16"),
+        (ELEMENTS["float16"].xla, "XLA_FFI_DataType_F16"),
         (xla._STRING, "XLA_FFI_AttrType_STRING"),
         (xla._INTERNAL, "XLA_FFI_Error_Code_INTERNAL"),
     ],
@@ -231,7 +232,7 @@ def test_xla_calls_the_handler_with_its_arrays(register):
     x, *_ = draw(4, 16, 8)
     found = jax.jit(lambda x: call(x, call="what to do"))(x)
     assert (bits(found) == bits(x)).all()
-    assert seen == [(b"what to do", [(xla.DTYPES["bfloat16"], (4, 16))] * 2)]
+    assert seen == [(b"what to do", [(ELEMENTS["bfloat16"].xla, (4, 16))] * 2)]
 
 
 def test_xla_raises_what_the_handler_raises(register):
