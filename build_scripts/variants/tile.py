@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cuswiglu.common.device import SHARED_BYTES
 from cuswiglu.common.dtypes import ELEMENTS
 
 from .arguments import TILE, Arguments, declarations
@@ -12,7 +13,6 @@ from .base import BLOCK_K, MMA_ROWS, boolean
 from .entries import GENERAL, PACKINGS, Entry, entries
 
 ELEMENT_BYTES = 2
-SHARED_BYTES = 227 * 1024  # of an SM, for one CTA
 CONSUMERS = 2  # warpgroups, beside one producer warpgroup
 THREADS = 128 * (1 + CONSUMERS)
 BARRIER_BYTES = 8

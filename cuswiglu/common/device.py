@@ -17,6 +17,7 @@ class Device:
 
 
 CPU = Device("cpu")
+SHARED_BYTES = 227 << 10  # of a Hopper SM, for one CTA
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
+from ..common.device import SHARED_BYTES
 from ..problem import Layout, Problem
 from . import decode_cost
 from .estimate import PROMISING, Rates
 from .launch_shape import LaunchShape, ResidentClusters
 from .split import CLUSTER_SMS, Split, Tiling
 from .tile_columns import uniform
-from .variant import SHARED_BYTES, Estimate, Variant
+from .variant import Estimate, Variant
 
 #: Up to so many tokens a decode kernel may be the fastest: gate and up, one weight.
 GATED_TOKENS, PLAIN_TOKENS = 256, 128

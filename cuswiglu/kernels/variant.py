@@ -14,7 +14,6 @@ from .split import Split
 
 #: Families for few tokens, of gate and up and of one weight.
 DECODE_FAMILIES = ("decode", "decode-plain")
-SHARED_BYTES = 227 << 10  # of an SM, for one CTA
 PLAIN_FAMILIES = ("plain", "decode-plain")
 
 _Kind = TypeVar("_Kind", bound="Variant")

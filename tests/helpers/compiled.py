@@ -53,7 +53,7 @@ ENTRIES = [
 
 
 def name_of(value: object) -> str:
-    """The id of a parameter that is a kernel or an instance."""
+    """The id of a parameter that is a variant, or a row of the build that one is made of."""
     return str(getattr(value, "name", value))
 
 

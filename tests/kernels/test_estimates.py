@@ -131,7 +131,7 @@ def test_no_kernel_is_faster_than_the_weights_can_be_loaded(kernel):
     assert us(kernel, 1, n, k) > weights / (SMS * LOAD_RATE)
 
 
-def test_the_rates_of_another_instance_change_nothing():
+def test_the_rates_of_another_variant_change_nothing():
     others = {"another": Rates(step_us=0.5, tile_us=2.0)}
     assert us(NARROWING, 1000, 96, 512, others) == us(NARROWING, 1000, 96, 512)
 
@@ -192,11 +192,11 @@ def test_no_waves_are_more_than_full(kernel, m, eighths):
         assert 0 < kernel.estimate(asked, SMS, {}).evenness <= 1 + 1e-9
 
 
-# Rates of an instance that was never measured
+# Rates of a variant that was never measured
 
 
 @BY_KERNEL
-def test_no_instance_is_thought_faster_than_the_tensor_cores(kernel):
+def test_no_variant_is_thought_faster_than_the_tensor_cores(kernel):
     products = 2 if kernel.gated else 1
     flops = 2 * products * kernel.block_m * kernel.block_n * kernel.block_k
     peak = tile.FLOPS_PER_CYCLE * tile.CYCLES_PER_US

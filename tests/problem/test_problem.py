@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from cuswiglu.arrays import view
 from cuswiglu.common.device import CPU
-from cuswiglu.problem import Matrix, describe, weight_layout, weight_matrix
+from cuswiglu.problem import (
+    Layout,
+    Matrix,
+    activations,
+    describe,
+    weight_layout,
+    weight_matrix,
+)
 from tests.helpers.host_arrays import poisoned
-from tests.helpers.problems import BADLY_PADDED, UNALIGNED, plain_problem, problem, weight
+from tests.helpers.problems import (
+    BADLY_PADDED,
+    UNALIGNED,
+    of_elements,
+    packed_problem,
+    plain_problem,
+    problem,
+    weight,
+)
 
 
 @pytest.mark.parametrize(
@@ -170,3 +187,48 @@ def test_tma_counts_no_further_than_32_bits(rows, columns, of):
 
 def test_tma_reaches_beyond_2_to_the_31_elements_and_32_bits_of_stride():
     assert Matrix("x", 2**30, 2**17, 2**33, 16, "bfloat16").tma_obstacle() is None
+
+
+# Entry points
+
+
+@pytest.mark.parametrize(
+    ("asked", "epilogue"),
+    [
+        (problem(), "silu"),
+        (plain_problem(), "none"),
+        (dataclasses.replace(problem(), activation=activations.find("relu")), "general"),
+        (dataclasses.replace(problem(), biased=True), "general"),
+        (dataclasses.replace(plain_problem(), biased=True), "general"),
+        # A product has no activation, whatever is said.
+        (dataclasses.replace(plain_problem(), activation=activations.find("relu")), "none"),
+    ],
+)
+def test_a_problem_asks_for_the_epilogue_that_it_needs(asked, epilogue):
+    assert asked.entry_point.epilogue == epilogue
+
+
+def test_a_problem_asks_for_the_layout_and_the_element_types_that_its_matrices_have():
+    asked = of_elements(problem(major="n"), "float16", "bfloat16", "float16").entry_point
+    assert (asked.layout, asked.x, asked.w, asked.out) == (
+        Layout.N, "float16", "bfloat16", "float16",
+    )  # fmt: skip
+    assert (asked.scales, asked.grouped) == ("none", False)
+
+
+def test_entry_points_are_told_apart_by_what_they_are_compiled_for_not_by_name():
+    asked = problem().entry_point
+    assert dataclasses.replace(asked, name="dual_k") == asked
+    assert dataclasses.replace(asked, w="float16", name="dual_k") != asked
+    assert dataclasses.replace(asked, grouped=True) != asked
+
+
+@pytest.mark.parametrize(("granularity", "layout"), [(8, Layout.PACKED_8), (1, Layout.PACKED_1)])
+def test_packed_weights_have_a_layout_for_each_granularity(granularity, layout):
+    asked = packed_problem(granularity=granularity)
+    assert (asked.layout, asked.layout.packing, asked.gated) == (layout, granularity, True)
+    assert str(asked.layout) == f"p{granularity}"
+
+
+def test_bytes_of_a_row_are_those_of_its_elements():
+    assert Matrix("x", 64, 128, 144, 16, "float16").row_bytes == 288
