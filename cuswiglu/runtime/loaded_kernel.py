@@ -33,6 +33,6 @@ class LoadedKernel:
         if found < 1:
             raise DriverError(
                 f"no cluster of {self._kernel.name} fits on CUDA device {self._device} (a MIG "
-                "slice?): use variant='cublas', or an instance with cluster 1x1"
+                "slice?): use variant='cublas', or a variant with cluster 1x1"
             )
         return found
