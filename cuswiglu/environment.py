@@ -152,9 +152,9 @@ def collect() -> Environment:
         found = manifest.read_manifest()
         kernels = len(manifest.variants())
         toolchain = dict(found["toolchain"])
-        size = sum(row["bytes"] for row in found["instances"])
+        size = sum(row["bytes"] for row in found["variants"])
         fingerprint = select.fingerprint_of(manifest.variants())
-        sources = _short_hash(row.get("source_sha256", "") for row in found["instances"])
+        sources = _short_hash(row.get("source_sha256", "") for row in found["variants"])
     except manifest.KernelsUnavailableError as error:
         kernel_trouble = str(error)
     version, gpus, gpu_trouble = _gpus()

@@ -62,7 +62,7 @@ def test_kernels_have_a_fingerprint_and_their_sources_another(report, monkeypatc
     assert len(found["sources"]) == 16
     assert found["sources"] != found["fingerprint"]
     changed = json.loads(json.dumps(manifest.read_manifest()))
-    changed["instances"][0]["source_sha256"] = "0" * 64
+    changed["variants"][0]["source_sha256"] = "0" * 64
     monkeypatch.setattr(manifest, "read_manifest", lambda: changed)
     after = report()
     assert after["sources"] != found["sources"]
