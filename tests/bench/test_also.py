@@ -31,16 +31,16 @@ def ablations(tmp_path):
     folder = tmp_path / "ablations"
     folder.mkdir()
     content = read_manifest()
-    (like,) = (row for row in content["instances"] if row["family"] == "sync")
+    (like,) = (row for row in content["variants"] if row["family"] == "sync")
     rows = []
     for family in FAMILIES:
         name = like["name"].replace("sync", family)
-        entries = {"k": like["entries"]["k"] | {"name": f"{name}_k".replace("-", "_")}}
-        code = entries["k"]["name"].encode()
+        entry = like["entries"][0] | {"name": f"{name}_k".replace("-", "_")}
+        code = entry["name"].encode()
         (folder / f"{name}.cubin").write_bytes(code)
         own = {"cubin": f"{name}.cubin", "sha256": hashlib.sha256(code).hexdigest()}
-        rows.append(like | {"name": name, "family": family, "entries": entries} | own)
-    (folder / "manifest.json").write_text(json.dumps(content | {"instances": rows}))
+        rows.append(like | {"name": name, "family": family, "entries": [entry]} | own)
+    (folder / "manifest.json").write_text(json.dumps(content | {"variants": rows}))
     return folder
 
 
