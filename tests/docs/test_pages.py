@@ -20,6 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(?:#[^)]*)?\)")
+#: A path in the repository, but for what is built.
+PATH = re.compile(
+    r"`((?:cuswiglu/(?!cubins)|kernels_cu|build_scripts|benchmarks|tests|docs|examples|notebooks)"
+    r"/?[\w./*]*)[`#]"
+)
 ROOMS = [
     path.stem
     for path in sorted((ROOT / "cuswiglu").iterdir())
@@ -39,6 +44,14 @@ def markdown_of(page):
 def test_links_to_files_lead_to_files(page):
     links = LINK.findall(markdown_of(page))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_that_a_page_names_are_there(page):
+    if page.name == "CHANGELOG.md":  # names what is gone, too
+        return
+    named = PATH.findall(markdown_of(page))
+    assert [path for path in named if not list(ROOT.glob(path))] == []
 
 
 def test_the_readme_is_for_the_first_two_minutes():
