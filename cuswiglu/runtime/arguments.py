@@ -94,7 +94,7 @@ class KernelArguments:
 
 
 def _word(value: float, kind: str) -> int:
-    """A number as the 8 bytes that a kernel reads its 4 or 8 of."""
+    """Lay a number out in 8 bytes, of which a kernel reads 4 or 8."""
     return float_bits(value) if kind == "float32" else int(value)
 
 

@@ -161,7 +161,7 @@ class Driver:
         return True
 
     def version(self) -> str:
-        """The newest CUDA version the driver supports, as "12.9"."""
+        """Return the newest CUDA version the driver supports, as "12.9"."""
         return f"{self._version // 1000}.{self._version % 1000 // 10}"
 
     def device_count(self) -> int:
@@ -186,7 +186,7 @@ class Driver:
         return DeviceInfo(name.split(b"\0")[0].decode(), (major, minor), count, self.version())
 
     def kernel(self, code: bytes, key: str, entry: str, index: int, shared_bytes: int) -> Any:
-        """An entry point of a cubin, ready on the current device `index`; loaded once.
+        """Load an entry point of a cubin, ready on the current device `index`; once.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class Driver:
         shared_bytes: int,
         overlapping: bool = False,
     ) -> Any:
-        """A launch configuration with a cluster shape; its stream is set at each launch.
+        """Make a launch configuration with a cluster shape; its stream is set at each launch.
 
         `overlapping`: the kernel may start before the one ahead on the stream ends, and waits for
         it itself (programmatic dependent launch).
@@ -334,7 +334,7 @@ class Driver:
         arguments: int,
         point_at: Callable[[tuple[int, ...]], None],
     ) -> Callable[[tuple[int, ...], int], None]:
-        """What launches on operands at some addresses, on a stream, again and again.
+        """Make what launches on operands at some addresses, on a stream, again and again.
 
         For one thread at a time. The context that is current now is the kernel's; a thread that has
         none gets it.
@@ -390,7 +390,7 @@ _creation = threading.Lock()
 
 
 def driver() -> Driver:
-    """The process's driver, created on first use.
+    """Return the process's driver, created on first use.
 
     Raises
     ------

@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from tests.gpu import drawing
+from tests.gpu.sharing import gpu_memory
 
 HERE = pathlib.Path(__file__).parent
 
@@ -15,6 +16,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture(autouse=True)
+def _memory(request):
+    """Room for the test: with `-n`, processes share one GPU."""
+    with gpu_memory(whole=request.node.get_closest_marker("whole_gpu") is not None):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""compute-sanitizer over every compiled instance: `python -m tests.gpu.sanitize`.
+"""compute-sanitizer over every compiled variant: `python -m tests.gpu.sanitize`.
 
 A line for each tool and family; the exit status is 1 if anything is found. It takes two minutes;
 `--tool` and `--family` choose.
@@ -38,7 +38,7 @@ class Result:
 
 
 def families() -> list[str]:
-    """Of all compiled instances."""
+    """Of all compiled variants."""
     return list(dict.fromkeys(kernel.family for kernel in variants()))
 
 
@@ -58,7 +58,7 @@ def find() -> str:
 
 
 def sanitize(tool: str, of: list[str], limit_s: float = LIMIT_S) -> Result:
-    """Run a tool over every instance of some families."""
+    """Run a tool over every variant of some families."""
     command = [find(), "--tool", tool, "--error-exitcode", str(_FOUND)]
     command += ["--report-api-errors", "no"]  # cuda-python probes for functions newer drivers have
     for name in OURS:

@@ -1,6 +1,6 @@
 """Run under compute-sanitizer: small launches with tails, of the families that are named.
 
-Of tiles every instance, layout and width; of decode kernels every instance and layout, one CTA and
+Of tiles every variant, layout and width; of decode kernels every variant and layout, one CTA and
 as many as share K. Each of SiLU alone, and of another activation with biases. Prints how many
 launches there were. With --overrun, one that writes behind its result.
 """
@@ -15,8 +15,8 @@ import ml_dtypes
 import numpy
 
 from cuswiglu.kernels.split import Split
+from tests.gpu.cases import CASES, DECODE_CASES, cut, launch, weights, widths
 from tests.gpu.drawing import drawer, weight
-from tests.gpu.instances import CASES, DECODE_CASES, cut, launch, weights, widths
 
 
 def launches(families):

@@ -8,8 +8,8 @@ from build_scripts.build import ABLATED
 from cuswiglu import KernelsUnavailableError
 from cuswiglu.bench.contenders._own import UNGATED
 from cuswiglu.kernels.manifest import variants
+from tests.gpu.cases import launch, weights
 from tests.gpu.compare import assert_close, assert_guard_intact, product, reference
-from tests.gpu.instances import launch, weights
 
 
 @pytest.fixture

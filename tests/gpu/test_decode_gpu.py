@@ -12,8 +12,8 @@ import cuswiglu
 from cuswiglu import arrays, problem
 from cuswiglu.kernels.split import Split
 from cuswiglu.testing import numerics
+from tests.gpu.cases import DECODE_CASES, DECODE_IDS, launch, weights
 from tests.gpu.compare import assert_close, assert_guard_intact, product, reference, told
-from tests.gpu.instances import DECODE_CASES, DECODE_IDS, launch, weights
 from tests.gpu.replays import captured, poison, same_bits
 from tests.helpers.fake_driver import run_in_threads
 

@@ -11,8 +11,8 @@ from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.split import Split
 from cuswiglu.problem import activations
 from cuswiglu.testing import numerics
+from tests.gpu.cases import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
 from tests.gpu.compare import assert_close, assert_guard_intact, product, reference, told
-from tests.gpu.instances import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
 from tests.helpers import fp64
 
 ACTIVATIONS = list(fp64.ACTIVATIONS)

@@ -1,12 +1,12 @@
-"""Every instance against FP64: tails in M, N and K, every layout, poisoned outputs."""
+"""Every variant against FP64: tails in M, N and K, every layout, poisoned outputs."""
 
 from __future__ import annotations
 
 import pytest
 
 import cuswiglu
+from tests.gpu.cases import CASES, IDS, cut, launch, pairs, weights
 from tests.gpu.compare import assert_close, assert_guard_intact, product, reference
-from tests.gpu.instances import CASES, IDS, cut, launch, pairs, weights
 from tests.gpu.replays import same_bits
 
 # (M, N, K): every tail of tiles of 64 to 256; fewer tiles than SMs, several waves, last waves that
@@ -35,7 +35,7 @@ SHAPES = [
 
 @pytest.mark.parametrize(("kernel", "layout"), CASES, ids=IDS)
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s)))
-def test_every_instance_matches_fp64(cupy, draw, poisoned, shape, kernel, layout):
+def test_every_variant_matches_fp64(cupy, draw, poisoned, shape, kernel, layout):
     m, n, k = shape
     x, gate, up = draw(m, k, n, "n" if layout == "n" else "k")
     guard, out = poisoned(m, n)

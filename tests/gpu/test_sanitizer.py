@@ -1,4 +1,4 @@
-"""compute-sanitizer finds nothing in any instance; `python -m tests.gpu.sanitize` reports more."""
+"""compute-sanitizer finds nothing in any variant; `python -m tests.gpu.sanitize` reports more."""
 
 from __future__ import annotations
 

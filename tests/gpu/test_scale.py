@@ -15,8 +15,11 @@ from tests.gpu import large
 from tests.gpu.compare import of_flips, product, reference
 from tests.gpu.large import ROWS, Result
 
-# A kernel that hangs does not return to Python: only a thread can end the process.
-pytestmark = pytest.mark.timeout(120, method="thread")
+pytestmark = [
+    pytest.mark.whole_gpu,
+    # A kernel that hangs does not return to Python: only a thread can end the process.
+    pytest.mark.timeout(120, method="thread", func_only=True),
+]
 
 BEYOND = 2**31  # elements
 MOST_M, MOST = 1 << 20, 1 << 17  # of M; of K and N

@@ -9,8 +9,8 @@ import pytest
 
 import cuswiglu
 from cuswiglu.kernels.split import Split
+from tests.gpu.cases import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
 from tests.gpu.compare import assert_guard_intact
-from tests.gpu.instances import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
 from tests.helpers.special_values import PAIRS, ROWS, assert_product, assert_swiglu, inputs
 
 # Tails of tiles in M, N and K; one step of K, and several.
@@ -46,7 +46,7 @@ def check(cupy, poisoned, kernel, layout, shape, special, **options):
 
 @BY_SHAPE
 @pytest.mark.parametrize(("kernel", "layout"), CASES, ids=IDS)
-def test_every_instance_gives_what_is_defined(cupy, poisoned, special, kernel, layout, shape):
+def test_every_variant_gives_what_is_defined(cupy, poisoned, special, kernel, layout, shape):
     check(cupy, poisoned, kernel, layout, shape, special)
 
 

@@ -128,7 +128,7 @@ def test_a_call_after_a_failed_encoding_is_right_again(gpu, then, kernel, descri
 
 
 @pytest.mark.parametrize("kernel", GATED, ids=name_of)
-def test_both_layouts_of_an_instance_share_its_cubin(gpu, monkeypatch, kernel):
+def test_both_layouts_of_a_variant_share_its_cubin(gpu, monkeypatch, kernel):
     pretend_compiled(monkeypatch, with_layouts(kernel, "k", "n"))
     for major in ("k", "n"):
         cuswiglu.swiglu(**arrays_for(major=major), variant=kernel.name)

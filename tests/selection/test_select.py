@@ -1,4 +1,4 @@
-"""Selection: a pure function of problem, device and name. Which instance wins is not tested."""
+"""Selection: a pure function of problem, device and name. Which variant wins is not tested."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ B200 = DeviceInfo("NVIDIA B200", (10, 0), 148)
 NAMES = [kernel.name for kernel in variants()]
 FAMILIES = sorted({kernel.family for kernel in variants()})
 BY_KERNEL = pytest.mark.parametrize("kernel", variants(), ids=name_of)
-#: Names of gate and up: families and instances.
+#: Names of gate and up: families and variants.
 GATED_NAMES = [*dict.fromkeys(kernel.family for kernel in GATED), *(k.name for k in GATED)]
 OBSTACLES = {
     **{f"address of {name}": (name, make) for name, make in UNALIGNED.items()},
@@ -113,13 +113,13 @@ def test_the_portable_path_needs_no_compiled_kernels(monkeypatch):
 
 
 @BY_KERNEL
-def test_every_instance_is_reachable_by_name(kernel):
+def test_every_variant_is_reachable_by_name(kernel):
     choice = select(problem_for(kernel), H200, kernel.name)
     assert (choice.variant, choice.kernel) == (kernel.name, kernel)
 
 
 @BY_KERNEL
-def test_a_family_takes_one_of_its_instances(kernel):
+def test_a_family_takes_one_of_its_variants(kernel):
     assert select(problem_for(kernel), H200, kernel.family).kernel.family == kernel.family
 
 
@@ -185,7 +185,7 @@ SIZES = [1, 63, 128, 1000, 5000]
 @pytest.mark.parametrize("m", SIZES)
 @pytest.mark.parametrize(("n", "k"), [(8, 8), (1000, 4104), (4864, 896), (18944, 3584)])
 @pytest.mark.parametrize("major", MAJORS)
-def test_auto_picks_an_instance_that_can_compute_the_problem(m, n, k, major):
+def test_auto_picks_a_variant_that_can_compute_the_problem(m, n, k, major):
     asked = dataclasses.replace(problem(major=major), m=m, n=n, k=k)
     choice = select(asked, H200)
     assert choice.backend == "sm90"
@@ -194,8 +194,8 @@ def test_auto_picks_an_instance_that_can_compute_the_problem(m, n, k, major):
 
 
 @pytest.mark.usefixtures("any_evenness")
-def test_auto_and_a_family_pass_over_instances_with_an_obstacle():
-    """Whichever single instance can compute the problem is taken, wherever it stands."""
+def test_auto_and_a_family_pass_over_variants_with_an_obstacle():
+    """Whichever single variant can compute the problem is taken, wherever it stands."""
     narrow = [dataclasses.replace(kernel, n_multiple=1024) for kernel in variants()]
     for index, able in enumerate(variants()):
         kernels = [*narrow[:index], able, *narrow[index + 1 :]]

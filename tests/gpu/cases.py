@@ -1,4 +1,4 @@
-"""Every compiled instance, with each layout of weights it has an entry for; and launches of one."""
+"""Every compiled variant, with each layout of weights it has an entry for; and launches of one."""
 
 from __future__ import annotations
 
