@@ -8,6 +8,7 @@ import pytest
 from cuswiglu.models._smollm2 import smollm2_path
 
 pytest.importorskip("tokenizers", reason="the tokenizer needs it: pip install tokenizers")
+pytest.importorskip("gguf", reason="the weights are read by it: pip install gguf")
 
 from notebooks import smollm2
 
