@@ -13,16 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cuswiglu.kernels.manifest import MANIFEST_FORMAT
+
 from . import compile as compiler
 from . import toolchain
 from .variants import ALL_VARIANTS, VariantSource
 from .variants.base import BLOCK_K
+from .variants.entries import record
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels_cu"
 OUTPUT = ROOT / "cuswiglu" / "cubins"
 ABLATED = ROOT / "build" / "ablations"
-MANIFEST_FORMAT = 7
 HEADERS = ".cuh"
 NOTES = ".built.json"  # beside the cubins: what need not be compiled again
 
@@ -70,7 +72,7 @@ def built_part(variant: VariantSource, compiled: compiler.Compiled) -> Row:
     for entry in variant.entries:
         found = compiled.resources[entry.name]
         entries.append(
-            entry.record()
+            record(entry)
             | {
                 "registers": found.registers,
                 "spill_bytes": found.spill_store_bytes + found.spill_load_bytes,

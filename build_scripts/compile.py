@@ -10,6 +10,7 @@ from pathlib import Path
 
 from . import toolchain
 from .variants import VariantSource
+from .variants.entries import is_general
 
 ARCH = "sm_90a"
 PROGRAM_OPTIONS = {
@@ -75,13 +76,14 @@ def parse_resources(log: str) -> dict[str, Resources]:
 
 def check_resources(variant: VariantSource, resources: dict[str, Resources], log: str) -> None:
     """Refuse a spill, a stack frame, serialised WGMMAs, or a report without an entry."""
-    for entry, most in ((e.name, SPILL_BYTES if e.general else 0) for e in variant.entries):
-        if entry not in resources:
-            raise CompileError(f"{variant.name}: ptxas reported nothing of {entry}:\n{log}")
-        found = resources[entry]
+    for entry in variant.entries:
+        most = SPILL_BYTES if is_general(entry) else 0
+        if entry.name not in resources:
+            raise CompileError(f"{variant.name}: ptxas reported nothing of {entry.name}:\n{log}")
+        found = resources[entry.name]
         if max(found.spill_store_bytes, found.spill_load_bytes, found.stack_bytes) > most:
             raise CompileError(
-                f"{variant.name}: {entry} spills registers ({found.spill_store_bytes} bytes "
+                f"{variant.name}: {entry.name} spills registers ({found.spill_store_bytes} bytes "
                 f"stored, {found.spill_load_bytes} loaded, {found.stack_bytes} of stack): choose "
                 "a smaller tile in the table of variants"
             )

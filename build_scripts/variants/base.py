@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from cuswiglu.problem import EntryPoint
+
 from .arguments import Arguments
-from .entries import Entry
 
 BLOCK_K = 64  # BF16 elements in one 128-byte swizzle span
 MMA_ROWS = 64  # of a WGMMA, and of a TMA box of the result
@@ -25,7 +26,7 @@ class VariantSource(Protocol):
         ...
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[EntryPoint, ...]:
         """Its entry points."""
         ...
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuswiglu.common.dtypes import ELEMENTS
+from cuswiglu.kernels.variant import DECODE_FAMILIES, PLAIN_FAMILIES
+from cuswiglu.problem import EntryPoint, Layout
 
 from .arguments import DECODE, Arguments, declarations
 from .base import MMA_ROWS, boolean
-from .entries import GENERAL, Entry, entries
+from .entries import GENERAL, entries, is_general
 
-#: Families -> whether they have gate and up.
-DECODE_FAMILIES = {"decode": True, "decode-plain": False}
 THREADS = 288  # two consumer warpgroups and a producer warp
 MAX_ROWS = 2 * MMA_ROWS
 MAX_RANKS = 8  # CTAs of a cluster that every Hopper GPU takes
@@ -36,12 +36,12 @@ class DecodeSource:
     @property
     def gated(self) -> bool:
         """Whether it computes gate and up."""
-        return DECODE_FAMILIES[self.family]
+        return self.family not in PLAIN_FAMILIES
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[EntryPoint, ...]:
         """Its entry points."""
-        return entries(self.name, ("k", "n"), ("silu" if self.gated else "none", GENERAL))
+        return entries(self.name, (Layout.K, Layout.N), ("silu" if self.gated else "none", GENERAL))
 
     @property
     def arguments(self) -> Arguments:
@@ -88,7 +88,8 @@ class DecodeSource:
         }
         for entry in self.entries:
             traits = f"{entry.name}_traits"
-            major = "MN" if entry.layout == "n" else "K"
+            general = boolean(is_general(entry))
+            major = "MN" if entry.layout is Layout.N else "K"
             lines += [
                 f"using {traits} = cuswiglu::decode::DecodeTraits<{ELEMENTS[entry.w].cutlass}, "
                 f"{boolean(self.gated)}, {self.tokens}, cute::GMMA::Major::{major}>;",
@@ -96,7 +97,7 @@ class DecodeSource:
                     f'static_assert({traits}::{name} == {value}, "manifest");'
                     for name, value in constants.items()
                 ),
-                f"CUSWIGLU_ENTRY({entry.name}, {traits}, {boolean(entry.general)}, {self.ctas})",
+                f"CUSWIGLU_ENTRY({entry.name}, {traits}, {general}, {self.ctas})",
             ]
         return "\n".join(lines) + "\n"
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from cuswiglu.common.device import SHARED_BYTES
 from cuswiglu.common.dtypes import ELEMENTS
+from cuswiglu.problem import EntryPoint, Layout
 
 from .arguments import TILE, Arguments, declarations
 from .base import BLOCK_K, MMA_ROWS, boolean
-from .entries import GENERAL, PACKINGS, Entry, entries
+from .entries import GENERAL, entries, is_general
 
 ELEMENT_BYTES = 2
 CONSUMERS = 2  # warpgroups, beside one producer warpgroup
@@ -61,14 +62,14 @@ class TileSource:
         return f"{self.family}_{self.schedule}_{tile}_{self.cluster_m}x1"
 
     @property
-    def layouts(self) -> tuple[str, ...]:
+    def layouts(self) -> tuple[Layout, ...]:
         """Weight layouts it has entries for: N-major needs swizzled boxes along N."""
         if self.family == "interleave":
-            return tuple(PACKINGS)
-        return ("k", "n") if self.block_n % 32 == 0 else ("k",)
+            return Layout.PACKED_8, Layout.PACKED_1
+        return (Layout.K, Layout.N) if self.block_n % 32 == 0 else (Layout.K,)
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[EntryPoint, ...]:
         """Its entry points; ablations have no general epilogue and no FP16."""
         if self.family in ABLATED_FAMILIES:
             return entries(self.name, self.layouts, ("silu",), ("bfloat16",))
@@ -96,7 +97,7 @@ class TileSource:
         """Rows of the tile that one consumer warpgroup computes and stores."""
         return self.block_m if self.schedule == "pingpong" else self.block_m // CONSUMERS
 
-    def narrowing(self, layout: str) -> int:
+    def narrowing(self, layout: Layout) -> int:
         """Return the steps in which columns of tiles can be narrower than block_n; 0: they cannot.
 
         Weights of a stage are moved in whole atoms of shared memory's layout.
@@ -108,9 +109,10 @@ class TileSource:
         )
         if not of_its_kind and self.narrowest is None:
             return 0
-        return {"k": 8, "p8": 8, "n": self.box_n, "p1": 0}[layout]
+        steps = {Layout.K: 8, Layout.PACKED_8: 8, Layout.N: self.box_n, Layout.PACKED_1: 0}
+        return steps[layout]
 
-    def widths(self, layout: str) -> list[int]:
+    def widths(self, layout: Layout) -> list[int]:
         """List the widths that a column of tiles can have, widest first."""
         step = self.narrowing(layout)
         if not step:
@@ -130,10 +132,10 @@ class TileSource:
         """Number of CTAs of a cluster that share a weight's load; two load one of a pair each."""
         return 1 if self.family == "dual" and self.cluster_m == 2 else self.cluster_m
 
-    def fitted(self, layout: str) -> bool:
+    def fitted(self, layout: Layout) -> bool:
         """Whether boxes of weights have just the columns of a launch's widest tiles."""
         whole = self.family == "dual" and self.slices == 1
-        return whole and layout == "k" and self.narrowing(layout) > 0
+        return whole and layout is Layout.K and self.narrowing(layout) > 0
 
     @property
     def stage_bytes(self) -> int:
@@ -179,7 +181,7 @@ class TileSource:
         for layout in self.layouts:
             along_k = [BLOCK_K, self.weight_n // self.slices, 128]
             along_n = [self.box_n, BLOCK_K // self.slices, 2 * self.box_n]
-            boxes[f"weight_{layout}"] = along_n if layout == "n" else along_k
+            boxes[f"weight_{layout}"] = along_n if layout is Layout.N else along_k
         return boxes
 
     def facts(self) -> dict[str, Any]:
@@ -226,11 +228,11 @@ class TileSource:
                 f'static_assert({traits}::kBoxN == {self.box_n}, "manifest: TMA boxes");',
                 f"static_assert({traits}::kFittedBoxes == {boolean(self.fitted(entry.layout))}, "
                 '"manifest: TMA boxes");',
-                f"CUSWIGLU_ENTRY({entry.name}, {traits}, {boolean(entry.general)}, 1)",
+                f"CUSWIGLU_ENTRY({entry.name}, {traits}, {boolean(is_general(entry))}, 1)",
             ]
         return "\n".join(lines) + "\n"
 
-    def template_arguments(self, layout: str) -> list[str]:
+    def template_arguments(self, layout: Layout) -> list[str]:
         """Arguments of cuswiglu::TileSizes for weights of a layout, in order."""
         arguments = (
             f"cuswiglu::{FAMILIES[self.family]}",
@@ -241,7 +243,7 @@ class TileSource:
             self.stages,
             self.out_stages,
             f"cuswiglu::Major::{'MN' if layout == 'n' else 'K'}",
-            PACKINGS.get(layout, 0),
+            layout.packing,
             self.narrowing(layout),
             self.widths(layout)[-1],
         )
