@@ -10,24 +10,26 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..common.dtypes import BFLOAT16, FLOAT16
+from ..common.dtypes import BFLOAT16, DTYPES
 from ..problem import TMA_ALIGNMENT, PackedWeights
 from ..problem.activations import ClampedSwiGLU
 
-#: Shape, strides in bytes (None if contiguous), device, address modulo 16, and True of FP16 alone.
+#: Shape, strides in bytes (None if contiguous), device, address modulo 16, and the element type's
+#: name, which BF16 leaves out.
 ArraySignature = (
     tuple[tuple[int, ...], tuple[int, ...] | None, int, int]
-    | tuple[tuple[int, ...], tuple[int, ...] | None, int, int, bool]
+    | tuple[tuple[int, ...], tuple[int, ...] | None, int, int, str]
 )
 #: The variant, the activation, and the arrays' signatures; or those of x and out alone where all
 #: else is the same.
 CallSignature = tuple[Any, ...]
 
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _ndarray: Any = None  # CuPy's, once an array of it has been met
 
 
 def array_signature(array: Any) -> ArraySignature | None:
-    """Take the signature of a BF16 or FP16 CuPy array; None for anything else."""
+    """Take the signature of a CuPy array of a type that is computed; None of anything else."""
     global _ndarray
     if type(array) is not _ndarray:
         cupy = sys.modules.get("cupy")
@@ -43,9 +45,10 @@ def array_signature(array: Any) -> ArraySignature | None:
     # The first is quick, and nearly always so.
     if dtype is BFLOAT16 or dtype == BFLOAT16:
         return array.shape, strides, memory.device_id, memory.ptr % TMA_ALIGNMENT
-    if dtype == FLOAT16:
-        return array.shape, strides, memory.device_id, memory.ptr % TMA_ALIGNMENT, True
-    return None
+    name = _NAMES.get(dtype)
+    if name is None:
+        return None
+    return array.shape, strides, memory.device_id, memory.ptr % TMA_ALIGNMENT, name
 
 
 def call_signature(
