@@ -106,13 +106,13 @@ struct LogisticGated {
 
 // f(the activation that a launch asks for, as a function of gate and up).
 template <class Element, class F>
-CUTLASS_DEVICE void dispatch_activation(EpilogueArgs<Element> const& asked, F f) {
-  if (asked.activation == Activation::Gelu) {
+CUTLASS_DEVICE void dispatch_activation(EpilogueArgs<Element> const& epilogue, F f) {
+  if (epilogue.activation == Activation::Gelu) {
     f(GeluGated{});
-  } else if (asked.activation == Activation::Relu) {
+  } else if (epilogue.activation == Activation::Relu) {
     f(ReluGated{});
   } else {
-    f(LogisticGated{asked.coefficients});
+    f(LogisticGated{epilogue.coefficients});
   }
 }
 

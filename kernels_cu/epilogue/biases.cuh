@@ -16,12 +16,12 @@ struct Biases {
 
   // Fetches the biases of the tile whose first column is n, of `columns`. The warpgroup's threads
   // meet at a barrier then, and each has met one since it last read those before.
-  CUTLASS_DEVICE static void fetch(EpilogueArgs<Element> const& asked, int n, int columns,
+  CUTLASS_DEVICE static void fetch(EpilogueArgs<Element> const& epilogue, int n, int columns,
                                    Shared& biases) {
     for (int i = int(threadIdx.x) % 128; i < Traits::kBlockN; i += 128) {
-      biases[0][i] = bias_of(asked.bias_first, n + i, columns);
+      biases[0][i] = bias_of(epilogue.bias_first, n + i, columns);
       if constexpr (Traits::kGates == 2) {
-        biases[1][i] = bias_of(asked.bias_second, n + i, columns);
+        biases[1][i] = bias_of(epilogue.bias_second, n + i, columns);
       }
     }
   }

@@ -45,7 +45,6 @@ struct DecodeKernel {
   using Cta = Cta<Traits>;
   using Loop = DecodeMainloop<Traits>;
   using Store = DecodeStore<Traits>;
-  using Asked = EpilogueArgs<Element>;
 
   // All that an entry point takes, as build_scripts/variants/arguments.py lists it.
   template <class Arguments>
@@ -54,7 +53,7 @@ struct DecodeKernel {
     extern __shared__ __align__(1024) unsigned char smem[];
     Cta const cta(smem, args);
     InputMaps const maps{x, w_first, w_second};
-    Asked const asked(args);
+    EpilogueArgs<Element> const epilogue(args);
     bool const producer = cutlass::canonical_warp_idx_sync() == Traits::kConsumerThreads / 32;
     if (producer && cute::elect_one_sync()) {
       cute::prefetch_tma_descriptor(&maps.x);
@@ -65,9 +64,9 @@ struct DecodeKernel {
     if (producer) {
       if (cute::elect_one_sync()) Loop::produce(cta, args, maps);
     } else if (args.rows > Traits::kMmaRows) {
-      consume<true>(cta, args, args.out, asked);
+      consume<true>(cta, args, args.out, epilogue);
     } else {
-      consume<false>(cta, args, args.out, asked);
+      consume<false>(cta, args, args.out, epilogue);
     }
   }
 
@@ -93,14 +92,14 @@ struct DecodeKernel {
   // kBoth: tiles have more than 64 rows, of which a thread has two of its warpgroup's; else one.
   template <bool kBoth, class Arguments>
   CUTLASS_DEVICE static void consume(Cta const& cta, Arguments const& args, Element* out,
-                                     Asked const& asked) {
+                                     EpilogueArgs<Element> const& epilogue) {
     constexpr int kHalves = kBoth ? 2 : 1;
     constexpr int kTokens = Traits::kRowTokens;
     int const warpgroup = cutlass::canonical_warp_group_idx();
     auto row_of = [&](int half) {
       return kBoth ? warpgroup * Traits::kMmaRows + Store::row(half) : Store::row(warpgroup);
     };
-    bool const biased = kGeneral && asked.biased();
+    bool const biased = kGeneral && epilogue.biased();
     Stage stage;
     uint32_t exchanges = 0;
     CUTLASS_PRAGMA_NO_UNROLL
@@ -115,8 +114,8 @@ struct DecodeKernel {
         for (int half = 0; half < kHalves; ++half) {
           int const n = item.n + row_of(half);
           // The first of the ranks adds it.
-          if (cta.rank == 0) bias_first[half] = float(bias_of(asked.bias_first, n, args.n));
-          if (Traits::kGated) bias_second[half] = float(bias_of(asked.bias_second, n, args.n));
+          if (cta.rank == 0) bias_first[half] = float(bias_of(epilogue.bias_first, n, args.n));
+          if (Traits::kGated) bias_second[half] = float(bias_of(epilogue.bias_second, n, args.n));
         }
       }
       auto first = Loop::accumulators(), second = Loop::accumulators();
@@ -163,7 +162,7 @@ struct DecodeKernel {
             other[half][i] += bias_second[half];
           }
         }
-        dispatch_activation(asked, [&](auto combine) {
+        dispatch_activation(epilogue, [&](auto combine) {
           CUTLASS_PRAGMA_UNROLL
           for (int half = 0; half < kHalves; ++half) {
             CUTLASS_PRAGMA_UNROLL

@@ -54,7 +54,6 @@ template <class Traits, bool kGeneral>
 struct TileKernel {
   using Element = typename Traits::Element;
   using Loop = TileMainloop<Traits>;
-  using Asked = EpilogueArgs<Element>;
   using Store = TileStore<Traits>;
   using Added = Biases<Traits>;
   using SharedStorage = typename Traits::SharedStorage;
@@ -68,7 +67,7 @@ struct TileKernel {
     extern __shared__ __align__(1024) unsigned char smem_bytes[];
     SharedStorage& smem = *reinterpret_cast<SharedStorage*>(smem_bytes);
     InputMaps const maps{x, w_first, w_second};
-    Asked const asked(args);
+    EpilogueArgs<Element> const epilogue(args);
 
     DenseScheduler const scheduler(args.m, args.n, Traits::kBlockM * Traits::kClusterM,
                                    args.raster_rows, args.wide, args.wide_width, args.narrow_width);
@@ -96,7 +95,7 @@ struct TileKernel {
       }
     } else {
       cutlass::arch::warpgroup_reg_alloc<Traits::kConsumerRegisters>();
-      consume(smem, scheduler, k_tiles, warpgroup - 1, first, step, args.n, asked, out);
+      consume(smem, scheduler, k_tiles, warpgroup - 1, first, step, args.n, epilogue, out);
     }
   }
 
@@ -146,7 +145,8 @@ struct TileKernel {
 
   CUTLASS_DEVICE static void consume(SharedStorage& smem, DenseScheduler const& scheduler,
                                      int k_tiles, int consumer, int first, int step, int columns,
-                                     Asked const& asked, cute::TmaDescriptor const& tma_out) {
+                                     EpilogueArgs<Element> const& epilogue,
+                                     cute::TmaDescriptor const& tma_out) {
     State read;
     // Pingpong: consumer 1 starts with the CTA's second tile, and passes over the first's stages.
     int const tile_step = Traits::kPingpong ? Traits::kConsumers * step : step;
@@ -159,17 +159,17 @@ struct TileKernel {
     }
     int const count = scheduler.count();
     int stored = 0;
-    bool const biased = kGeneral && asked.biased();
+    bool const biased = kGeneral && epilogue.biased();
     if (biased) cutlass::arch::wait_on_dependent_grids();  // they may be just made
     for (; number < count; number += tile_step) {
       TileCoord const tile = tile_of(scheduler, number);
       if (biased) {
-        Added::fetch(asked, tile.n, columns, smem.biases[consumer]);
+        Added::fetch(epilogue, tile.n, columns, smem.biases[consumer]);
         Store::sync_warpgroup(consumer);
       }
       // Inlined however long it is.
       Traits::for_width(tile.width, [&](auto width) __attribute__((always_inline)) {
-        compute<width.value>(smem, read, tile, k_tiles, consumer, stored, asked, tma_out);
+        compute<width.value>(smem, read, tile, k_tiles, consumer, stored, epilogue, tma_out);
       });
     }
     Store::drain();
@@ -191,7 +191,8 @@ struct TileKernel {
   // One consumer warpgroup's share of a tile kWidth wide.
   template <int kWidth>
   CUTLASS_DEVICE static void compute(SharedStorage& smem, State& read, TileCoord tile, int k_tiles,
-                                     int consumer, int& stored, Asked const& asked,
+                                     int consumer, int& stored,
+                                     EpilogueArgs<Element> const& epilogue,
                                      cute::TmaDescriptor const& tma_out) {
     using Width = typename Traits::template Width<kWidth>;
     int const first_row = Traits::kPingpong ? 0 : consumer * Traits::kWarpgroupM;
@@ -204,7 +205,7 @@ struct TileKernel {
     Target const to{smem.out[consumer], consumer, stored, tile.m + first_row, tile.n, tma_out};
     auto add_biases = [&](auto& sums, int pass) {
       if constexpr (kGeneral) {
-        if (asked.biased()) Added::template add<kWidth>(smem.biases[consumer], pass, sums);
+        if (epilogue.biased()) Added::template add<kWidth>(smem.biases[consumer], pass, sums);
       }
     };
     SiLU silu;
@@ -226,7 +227,7 @@ struct TileKernel {
       add_biases(up, 1);
       if constexpr (Traits::Family::kActivateBehind && !kGeneral) activate();
       if constexpr (kGeneral) {
-        dispatch_activation(asked, [&](auto combine) { store<kWidth>(to, accum, up, combine); });
+        dispatch_activation(epilogue, [&](auto combine) { store<kWidth>(to, accum, up, combine); });
       } else {
         store<kWidth>(to, accum, up, [](float gate, float up) { return gate * up; });
       }
@@ -235,7 +236,8 @@ struct TileKernel {
       Loop::finish(smem, last, accum);
       add_biases(accum, 0);
       if constexpr (kGeneral && Traits::kGates == 2) {
-        dispatch_activation(asked, [&](auto combine) { store<kWidth>(to, accum, accum, combine); });
+        dispatch_activation(epilogue,
+                            [&](auto combine) { store<kWidth>(to, accum, accum, combine); });
       } else {
         store<kWidth>(to, accum, accum, SiLUGated{});
       }
