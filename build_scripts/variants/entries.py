@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from cuswiglu.common.dtypes import ELEMENTS
 from cuswiglu.problem import EntryPoint, Layout
 
+#: Element types that kernels are compiled for -> what an entry point's name says of them.
+COMPILED = {"bfloat16": "", "float16": "_f16"}
 #: Epilogue with biases and any activation; the others are "silu", and "none" of one weight.
 GENERAL = "general"
 
@@ -28,7 +29,7 @@ def entries(
     variant: str,
     layouts: Iterable[Layout],
     epilogues: Iterable[str],
-    elements: Iterable[str] = tuple(ELEMENTS),
+    elements: Iterable[str] = tuple(COMPILED),
 ) -> tuple[EntryPoint, ...]:
     """List the entry points of a variant: every layout, element type and epilogue.
 
@@ -55,6 +56,5 @@ def _name(variant: str, layout: Layout, element: str, epilogue: str) -> str:
     Names are part of a cubin, and users' tuned tables count for the very cubins they were measured
     with: another name makes them void.
     """
-    half = "_f16" if element == "float16" else ""
     general = "_any" if epilogue == GENERAL else ""
-    return f"{variant}_{layout}{half}{general}".replace("-", "_")
+    return f"{variant}_{layout}{COMPILED[element]}{general}".replace("-", "_")
