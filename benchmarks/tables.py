@@ -1,4 +1,4 @@
-"""What a record comes to beside targets and claims, as rich tables."""
+"""Tables of a record beside targets and claims."""
 
 from __future__ import annotations
 

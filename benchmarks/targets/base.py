@@ -1,4 +1,4 @@
-"""What a target is, and how one is judged."""
+"""Targets, and how one is judged."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def percent(value: float) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a value must be and shall be: at least so much, or at most."""
+    """Bounds of a value, that it must and that it shall reach: at least so much, or at most."""
 
     must: float
     aim: float | None = None

@@ -250,7 +250,7 @@ class TileSource:
         return [str(argument) for argument in arguments]
 
 
-#: Those that won on an H200 and their siblings without a cluster, and one or two of every other
+#: Variants that won on an H200 and their siblings without a cluster, and one or two of every other
 #: kind; docs/tuning-log.md has the measurements, and what was tried and lost.
 TILE_VARIANTS = (
     *(

@@ -1,4 +1,4 @@
-"""What is checked: cells with inputs of several distributions; for NumPy and CuPy arrays alike."""
+"""Cases to check: cells with inputs of several distributions; for NumPy and CuPy arrays alike."""
 
 from __future__ import annotations
 

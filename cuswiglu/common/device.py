@@ -22,7 +22,7 @@ SHARED_BYTES = 227 << 10  # of a Hopper SM, for one CTA
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What selection needs to know of a CUDA device.
+    """Facts of a CUDA device that selection needs.
 
     Attributes
     ----------

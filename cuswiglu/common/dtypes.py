@@ -39,7 +39,7 @@ class ElementType:
 
 BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 FLOAT16: np.dtype[Any] = np.dtype(np.float16)
-#: What is computed with, by name.
+#: Element types that are computed with, by name.
 ELEMENTS = {
     row.name: row
     for row in (
@@ -66,5 +66,5 @@ ELEMENTS = {
     )
 }
 DTYPES: dict[str, np.dtype[Any]] = {name: row.dtype for name, row in ELEMENTS.items()}
-#: What may hold the bit pattern of BF16, if `asarray` is told that it does.
+#: Dtypes that may hold the bit pattern of BF16, if `asarray` is told that it does.
 PATTERNS = ("uint16", "int16", "void16")

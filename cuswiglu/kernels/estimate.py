@@ -1,4 +1,4 @@
-"""What the cost models of all kernels have in common: measured rates, and loading the weights.
+"""Common ground of all kernels' cost models: measured rates, and loading the weights.
 
 Only the order of estimates matters, so that a model fitted to an H200 serves other Hopper GPUs.
 """

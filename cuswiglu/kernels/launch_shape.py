@@ -14,7 +14,7 @@ ResidentClusters = Callable[[int, int], int]
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """What a launch is made of.
+    """Grid, cluster, shared memory, boxes and integers of a launch.
 
     Attributes
     ----------

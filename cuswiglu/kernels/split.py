@@ -44,7 +44,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Tiling:
-    """What follows from a split of a problem: tiles, steps and shared memory of a CTA.
+    """Tiles, steps and shared memory of a CTA that follow from a split of a problem.
 
     Attributes
     ----------

@@ -14,11 +14,11 @@ from .split import Split
 from .tile_columns import Columns
 from .variant import Estimate, Variant
 
-# Of one Hopper SM: the datasheet's dense BF16 rate of 989.5 TFLOP/s on 132 SMs at 1.83 GHz.
+# Rate of one Hopper SM: the datasheet's dense BF16 rate of 989.5 TFLOP/s on 132 SMs at 1.83 GHz.
 FLOPS_PER_CYCLE = 4096
 # Shared memory gives and takes 128 bytes a cycle.
 SHARED_BYTES_PER_CYCLE = 128
-# What the power limit leaves of the clock in long runs, measured on an H200.
+# Clock that the power limit leaves in long runs, measured on an H200.
 CYCLES_PER_US = 1450.0
 # Launch, first loads and last stores, partly hidden behind the kernel ahead.
 LAUNCH_US = 3.0

@@ -21,7 +21,7 @@ _Kind = TypeVar("_Kind", bound="Variant")
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the cost model says of a kernel.
+    """Estimate of a launch, by the cost model.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Coefficients:
-    """What a kernel computes: G(gate) * (U(up) + up_constant).
+    """Coefficients of what a kernel computes: G(gate) * (U(up) + up_constant).
 
     G(x) is x * sigmoid(linear * x + cubic * x^3), x at most `limit`; U is up between -limit and
     limit. GELU and ReLU have a G of their own.

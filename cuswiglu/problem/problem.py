@@ -19,7 +19,7 @@ TMA_EXTENT = 2**31 - 1024
 
 
 class Op(Enum):
-    """What a problem computes, and its words for it."""
+    """Operation of a problem; the value is its words for messages."""
 
     GATE_UP = "gate and up"  # activation(x @ gate) * (x @ up)
     PRODUCT = "one weight"  # x @ weight

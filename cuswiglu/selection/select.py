@@ -16,7 +16,7 @@ from . import tuned
 
 PORTABLE = "cublas"
 REFERENCE = "numpy"
-#: What a GatedMLP asks for under deterministic="batch"; no name that `variant=` accepts.
+#: Variant that a GatedMLP asks for under deterministic="batch"; no name that `variant=` accepts.
 BATCH = "batch"
 # A plain product whose tiles fill less of their waves than this is faster on cuBLAS, which splits K
 # (H200: 0.59 of its speed where they fill 0.21, 0.91 at 0.85, 1.00 at 0.97).
@@ -25,7 +25,7 @@ EVEN_ENOUGH = 0.92
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and why.
+    """Variant that was chosen, and why.
 
     Attributes
     ----------

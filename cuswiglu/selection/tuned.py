@@ -45,7 +45,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Key:
-    """What a choice was measured for: M is rounded up, to 8, 16, 32 or whole blocks of 64."""
+    """Problem that a choice was measured for; M rounded up to 8, 16, 32 or whole blocks of 64."""
 
     gated: bool
     m: int

@@ -1,4 +1,4 @@
-"""What a contender is."""
+"""Contenders: implementations that a suite times, and those that are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a contender's result is compared with: sampled rows in FP64."""
+"""Expected results of contenders: sampled rows in FP64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...problem.activations import NAMED, SILU, ClampedSwiGLU, find
 from ...testing import numerics
 
 SAMPLED_ROWS = 256
-#: What a contender may compute in SiLU's place -> as calls ask for it.
+#: Activation of a contender other than SiLU -> the argument that asks for it.
 ACTIVATIONS: dict[str, str | ClampedSwiGLU] = {
     **{name: name for name in NAMED if name != SILU.name},
     "clamped": ClampedSwiGLU(),

@@ -1,4 +1,4 @@
-"""What a record comes to, as rich tables: against each contender, and our variants."""
+"""Summaries of a record as rich tables: against each contender, and our variants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a suite of the benchmark is."""
+"""The parts of a suite of the benchmark."""
 
 from __future__ import annotations
 
