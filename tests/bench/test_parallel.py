@@ -134,7 +134,7 @@ def measured(devices, n=256, before=""):
         {before}
         found = SUITES["tensor-parallel"].find()
         cell = Cell("tiny", 64, {n}, 16)
-        made = parallel.measure(cell, found.contenders, seed=0, rounds=2)
+        made = parallel.measure(cell, found.contenders, seed=0, rounds=7)
         print(json.dumps({{name: asdict(one) for name, one in made.outcomes.items()}}))
         """
     return json.loads(run(code, devices))
