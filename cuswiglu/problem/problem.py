@@ -173,11 +173,6 @@ class Problem:
             epilogue = "general"
         return EntryPoint(self.layout, *self.elements, "none", epilogue, grouped=False)
 
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of the products."""
-        return (4 if self.gated else 2) * self.m * self.n * self.k
-
     def tma_obstacle(self) -> str | None:
         """Say why TMA cannot express the first matrix that it cannot, or None."""
         return next(filter(None, (matrix.tma_obstacle() for matrix in self.matrices)), None)
