@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..cells import Cell
@@ -32,14 +32,20 @@ class Ratio:
     value: float
 
 
+def collected(record: Record, value: Callable[[CellRecord], float | None]) -> list[Ratio]:
+    """Collect a figure of every cell that has one."""
+    found = ((row.cell, value(row)) for row in record.cells)
+    return [Ratio(cell, one) for cell, one in found if one]
+
+
 def speed(record: Record, name: str, against: Sequence[str]) -> list[Ratio]:
     """Compare a contender with the fastest of others, in every cell that has both."""
-    ratios = []
-    for row in record.cells:
+
+    def value(row: CellRecord) -> float | None:
         ours, theirs = row.us(name), row.us(*against)
-        if ours and theirs:
-            ratios.append(Ratio(row.cell, theirs / ours))
-    return ratios
+        return theirs / ours if ours and theirs else None
+
+    return collected(record, value)
 
 
 def worst(ratios: Sequence[Ratio]) -> Ratio:
@@ -82,8 +88,7 @@ def of_best_variant(row: CellRecord) -> float | None:
 
 def against_best_variant(record: Record) -> list[Ratio]:
     """Collect `of_best_variant` of every cell that has one."""
-    found = ((row.cell, of_best_variant(row)) for row in record.cells)
-    return [Ratio(cell, value) for cell, value in found if value]
+    return collected(record, of_best_variant)
 
 
 def peak_share(row: CellRecord, *names: str, whole_mlp: bool = False) -> float | None:
@@ -94,8 +99,7 @@ def peak_share(row: CellRecord, *names: str, whole_mlp: bool = False) -> float |
 
 def utilisation(record: Record, *names: str, whole_mlp: bool = False) -> list[Ratio]:
     """Collect `peak_share` of every cell that has one."""
-    found = ((row.cell, peak_share(row, *names, whole_mlp=whole_mlp)) for row in record.cells)
-    return [Ratio(cell, value) for cell, value in found if value]
+    return collected(record, lambda row: peak_share(row, *names, whole_mlp=whole_mlp))
 
 
 def intensity(cell: Cell, *, fused: bool) -> float:

@@ -82,8 +82,7 @@ def share(record: Record, row: CellRecord) -> float | None:
 
 def shares(record: Record) -> list[figures.Ratio]:
     """Collect `share` of every cell that has one."""
-    found = ((row.cell, share(record, row)) for row in record.cells)
-    return [figures.Ratio(cell, value) for cell, value in found if value]
+    return figures.collected(record, lambda row: share(record, row))
 
 
 def copy_share(record: Record) -> Any:

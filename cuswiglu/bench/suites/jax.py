@@ -27,20 +27,20 @@ OURS, PLAIN, CAPTURED = "cuswiglu-jax", "jax", "captured"
 
 def stacks() -> Found:
     """Find cuswiglu.jax and plain JAX, each under one `jax.jit`; GatedMLP in one CUDA graph."""
-    found = Found([Contender("captured", _captured, "stack")])
+    found = Found([Contender(CAPTURED, _captured, "stack")])
     reason = _jax.why_missing()
     if reason:
-        found.missing.update(dict.fromkeys(["cuswiglu-jax", "jax"], reason))
+        found.missing.update(dict.fromkeys([OURS, PLAIN], reason))
         return found
-    found.contenders.append(Contender("jax", functools.partial(_jitted, _jax.plain_mlp), "stack"))
+    found.contenders.append(Contender(PLAIN, functools.partial(_jitted, _jax.plain_mlp), "stack"))
     try:
         manifest.variants()
         import cuswiglu.jax
     except (ImportError, manifest.KernelsUnavailableError) as error:
-        found.missing["cuswiglu-jax"] = str(error)
+        found.missing[OURS] = str(error)
         return found
     ours = functools.partial(_jitted, cuswiglu.jax.mlp)
-    found.contenders.insert(0, Contender("cuswiglu-jax", ours, "stack"))
+    found.contenders.insert(0, Contender(OURS, ours, "stack"))
     return found
 
 
