@@ -14,7 +14,7 @@ from .common.device import Device
 from .kernels.estimate import PROMISING, Rates
 from .kernels.manifest import variants
 from .kernels.split import Split
-from .kernels.tile import LAUNCH_US
+from .kernels.tile import LAUNCH_US, TileVariant
 from .kernels.variant import Variant
 from .problem import Layout
 from .runtime import plan
@@ -111,17 +111,14 @@ def fit_rates(
     for shape, times in measured.items():
         for kernel in variants():
             found = [us for tried, us in times.items() if tried.variant == kernel.name]
-            if not found:
+            if not found or not isinstance(kernel, TileVariant):
                 continue
             waves = kernel.rated_waves(shape.m, shape.n, shape.layout, multiprocessors)
-            if waves is None:
-                continue
             k_tiles = -(-shape.k // kernel.block_k)
-            us = min(found)
-            if us > 2 * LAUNCH_US:  # shorter ones tell of the launch alone
-                rows.setdefault(kernel.name, []).append(
-                    (waves * k_tiles / us, waves / us, 1 - LAUNCH_US / us)
-                )
+            work = kernel.work(shape.m, shape.n, shape.k, shape.layout, multiprocessors)
+            us = work.products(min(found) - LAUNCH_US) if min(found) > 2 * LAUNCH_US else 0.0
+            if us > 0:  # others tell of what is not their products
+                rows.setdefault(kernel.name, []).append((waves * k_tiles / us, waves / us, 1.0))
     rates = {}
     for name, equations in rows.items():
         table = np.array(equations)

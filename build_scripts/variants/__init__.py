@@ -2,9 +2,21 @@
 
 from .base import VariantSource
 from .decode import DECODE_VARIANTS
+from .swapped import SWAPPED_VARIANTS
 from .tile import ABLATIONS, TILE_VARIANTS
 
-__all__ = ["ABLATIONS", "ALL_VARIANTS", "DECODE_VARIANTS", "TILE_VARIANTS", "VariantSource"]
+__all__ = [
+    "ABLATIONS",
+    "ALL_VARIANTS",
+    "DECODE_VARIANTS",
+    "SWAPPED_VARIANTS",
+    "TILE_VARIANTS",
+    "VariantSource",
+]
 
 #: The variants of the package.
-ALL_VARIANTS: tuple[VariantSource, ...] = (*TILE_VARIANTS, *DECODE_VARIANTS)
+ALL_VARIANTS: tuple[VariantSource, ...] = (
+    *SWAPPED_VARIANTS,
+    *TILE_VARIANTS,
+    *DECODE_VARIANTS,
+)

@@ -46,6 +46,20 @@ TILE: Arguments = (
     ("narrow_width", "int32"),
     *_LAST,
 )
+SWAPPED: Arguments = (
+    *_INPUTS,
+    ("out", "tensor_map"),
+    *_BIASES,
+    *_SIZES,
+    ("raster_rows", "int32"),
+    ("columns", "int32"),  # of tokens: the first `wide` have `width`, the others 8 less
+    ("wide", "int32"),
+    ("width", "int32"),
+    ("whole", "int32"),  # tiles of a cluster that are not cut along K
+    ("rows", "int32"),  # of a box of weights
+    ("stages", "int32"),
+    *_LAST,
+)
 DECODE: Arguments = (
     *_INPUTS,
     ("out", "pointer"),

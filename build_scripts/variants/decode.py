@@ -61,6 +61,7 @@ class DecodeSource:
     def facts(self) -> dict[str, Any]:
         """Return the part of its manifest row that tile variants do not have."""
         return {
+            "kind": "decode",
             "threads": THREADS,
             "tokens": self.tokens,
             "mma_rows": MMA_ROWS,

@@ -187,6 +187,7 @@ class TileSource:
     def facts(self) -> dict[str, Any]:
         """Return the part of its manifest row that decode variants do not have."""
         return {
+            "kind": "tile",
             "schedule": self.schedule,
             "block_m": self.block_m,
             "block_n": self.block_n,
@@ -258,7 +259,6 @@ TILE_VARIANTS = (
         for family, schedule, block_m, block_n, clusters in (
             ("dual", "pingpong", 128, 96, (1, 2)),
             ("dual", "pingpong", 128, 80, (2,)),
-            ("dual", "cooperative", 128, 128, (2,)),
             ("interleave", "pingpong", 128, 96, (2,)),
             ("interleave", "cooperative", 128, 128, (2,)),
             ("sync", "pingpong", 128, 96, (1,)),
@@ -267,10 +267,6 @@ TILE_VARIANTS = (
         )
         for cluster_m in clusters
     ),
-    # For 65 to 256 tokens: narrow tiles, so that one row or two of them fill all SMs.
-    TileSource("dual", "cooperative", 128, 64, 1, narrowest=32),
-    # Wide ones, so that an SM loads X once or twice, and not for every few columns.
-    TileSource("dual", "cooperative", 128, 144, 1, narrowest=104),
 )
 
 #: Kernel-1 with the activation elsewhere and without it: not in the package, for they are slower or

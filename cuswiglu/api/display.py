@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .. import problem
+from ..kernels.tile_columns import Cut
 from ..problem import Weights
 from ..problem.activations import SILU, Activation
 from ..runtime.chain import Chain
@@ -136,13 +137,9 @@ def tiling(plan: Sm90Plan) -> str:
     """
     m, n, columns = plan.problem.m, plan.problem.n, plan.columns
     height = max(HEIGHTS[0], min(round(WIDTH * m / n), HEIGHTS[1]))
-    # Elements of N at which a column ends, in order.
-    wide_end = columns.wide * columns.wide_width
-    ends = [columns.wide_width * i for i in range(1, columns.wide + 1)]
-    ends += [wide_end + columns.narrow_width * i for i in range(1, columns.narrow + 1)]
-    across = [WIDTH * end / n for end in ends if end < n]
-    down = [height * plan.tokens * i / m for i in range(1, plan.rows)]
-    boundary = min(WIDTH, WIDTH * wide_end / n)
+    across = [WIDTH * end / n for end in _ends(columns) if end < n]
+    down = [height * end / m for end in _ends(plan.rows) if end < m]
+    boundary = min(WIDTH, WIDTH * columns.wide * columns.wide_width / n)
     parts = [_rectangle(0, boundary, height, _WIDE)] if columns.wide else []
     if columns.narrow:
         parts.append(_rectangle(boundary, WIDTH - boundary, height, _NARROW))
@@ -163,17 +160,21 @@ def tiling(plan: Sm90Plan) -> str:
 
 def caption(plan: Sm90Plan) -> str:
     """Say the picture in words: the result, rows and columns of tiles, how many run at once."""
-    columns, rows = plan.columns, plan.rows
     what = "gate and up" if plan.problem.gated else "down"
-    widths = [(columns.wide, columns.wide_width), (columns.narrow, columns.narrow_width)]
-    cut = " and ".join(f"{count} of {width}" for count, width in widths if count)
     shared = "K in {} parts" if plan.choice.split else "{} tiles each"
     per_cluster = f" ({shared.format(plan.grid[0])})" if plan.grid[0] > 1 else ""
     return (
-        f"{what}, {plan.choice.variant}: M = {plan.problem.m} in {rows} rows of "
-        f"{plan.tokens}, N = {plan.problem.n} in columns: {cut}; "
-        f"{rows * columns.count} clusters{per_cluster}, {plan.clusters} at once"
+        f"{what}, {plan.choice.variant}: M = {plan.problem.m} in rows of {plan.rows}; "
+        f"N = {plan.problem.n} in columns of {plan.columns}; "
+        f"{plan.rows.count * plan.columns.count} clusters{per_cluster}, {plan.clusters} at once"
     )
+
+
+def _ends(cut: Cut) -> list[int]:
+    """List where tiles end, in order."""
+    wide_end = cut.wide * cut.wide_width
+    ends = [cut.wide_width * i for i in range(1, cut.wide + 1)]
+    return ends + [wide_end + cut.narrow_width * i for i in range(1, cut.narrow + 1)]
 
 
 def _rectangle(x: float, width: float, height: int, fill: str) -> str:

@@ -20,7 +20,8 @@ from ..selection.select import Choice
 class Explanation:
     """Choice for a problem, what was measured, and the cost model's view of every kernel.
 
-    `str()` gives a table; `obstacles` names the kernels that cannot compute it, and why.
+    `str()` gives a table: how each kernel would cut M, and the share of its tokens that are padding
+    and cost as much as others. `obstacles` names the kernels that cannot compute it, and why.
 
     Attributes
     ----------
@@ -71,9 +72,10 @@ class Explanation:
             + (f", {self.choice.split}" if self.choice.split else ""),
         ]
         if self.estimates:
-            lines.append(f"{'estimate':>10}  {'waves':>6}  {'tiles':>6}  kernel")
+            lines.append("  estimate   waves   tiles      M in rows of  padding  kernel")
         lines += [
-            f"{e.us:>7.1f} us  {e.waves:>6.2f}  {e.tiles:>6}  {e.kernel.name}"
+            f"{e.us:>7.1f} us  {e.waves:>6.2f}  {e.tiles:>6}  {e.rows!s:>16}  "
+            f"{e.rows.padding(problem.m):>7.1%}  {e.kernel.name}"
             for e in self.estimates
         ]
         lines += [f"cannot: {name}: {why}" for name, why in self.obstacles.items()]
@@ -124,7 +126,7 @@ def explain(
     >>> print(cuswiglu.explain(x, gate_proj.T, up_proj.T, device=h200))  # doctest: +ELLIPSIS
     M = 2048, N = 11008, K = 2048, ...
     chosen: dual_pingpong_... (measured: ... us)
-      estimate   waves   tiles  kernel
+      estimate   waves   tiles      M in rows of  padding  kernel
     ...
     """
     x_view, weights = arrays.view("x", x), Weights.view(WeightArrays(w_gate, w_up))

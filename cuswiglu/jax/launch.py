@@ -18,6 +18,7 @@ from ..problem.activations import Activation, ClampedSwiGLU
 from ..runtime import plan
 from ..runtime.chain import Chain, weight_addresses
 from ..runtime.driver import driver
+from ..selection import select
 from . import xla
 from .xla import Call
 
@@ -114,10 +115,11 @@ class Launch:
         first, *second = made.problems(Device("cuda", index))
         # XLA may be recording a CUDA graph already.
         with driver().relaxed_capture():
-            # No kernel of XLA's lets it start early: rather than to prefetch weights and wait, it
-            # starts behind them, and loads weights at once.
-            gate_up = plan.plan_for(first, made.gate_up, overlapping=False)
-            self._chain = Chain(gate_up, *(plan.plan_for(one, made.down) for one in second))
+            # No kernel of XLA's lets it start early: rather than to wait for them, it starts behind
+            # them, and loads weights at once.
+            name, down = select.still_there(made.gate_up), select.still_there(made.down)
+            gate_up = plan.plan_for(first, name, overlapping=False)
+            self._chain = Chain(gate_up, *(plan.plan_for(one, down) for one in second))
         assert self._chain.of_kernels  # their names are kernels'
         names = [name for name, _ in made.operands]
         self._aligned = [(names.index(name), name) for name in names if name[:2] != "b_"]

@@ -17,7 +17,7 @@ from .tile_columns import uniform
 from .variant import Estimate, Variant
 
 #: Up to so many tokens a decode kernel may be the fastest: gate and up, one weight.
-GATED_TOKENS, PLAIN_TOKENS = 256, 128
+GATED_TOKENS, PLAIN_TOKENS = 128, 128
 #: CTAs that are to fit on an SM -> shared memory of each (bytes).
 ROOM_BYTES = {1: SHARED_BYTES, 2: 113 << 10}
 ATOM_ROWS = 8  # boxes along K are placed at whole swizzle atoms
@@ -165,7 +165,8 @@ class DecodeVariant(Variant):
         at_once = split.clusters(multiprocessors)
         rounds = -(-tiling.items // at_once)
         evenness = tiling.items / (rounds * at_once)
-        return Estimate(self, tiling.items, rounds, evenness, us, split)
+        rows = uniform(problem.m, self.tokens)
+        return Estimate(self, tiling.items, rounds, evenness, us, rows, split)
 
     def cuts(self, problem: Problem, multiprocessors: int) -> Iterator[tuple[int, Split | None]]:
         """Yield the splits that are cheapest by estimate, and promising."""
@@ -219,8 +220,7 @@ class DecodeVariant(Variant):
         x = (self.block_k, tiling.x_rows, problem.x.bytes(self.block_k))
         return LaunchShape(
             columns=uniform(problem.n, split.rows),
-            rows=-(-problem.m // self.tokens),
-            tokens=self.tokens,
+            rows=uniform(problem.m, self.tokens),
             cluster=split.ranks,
             clusters=tiling.items if all_at_once else min(tiling.items, alone),
             shared_bytes=tiling.shared_bytes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .tile_columns import Columns
+from .tile_columns import Cut
 
 #: Number of clusters that run on the device at once, of so many CTAs, each with so many bytes of
 #: dynamic shared memory.
@@ -18,10 +18,8 @@ class LaunchShape:
 
     Attributes
     ----------
-    columns : Columns
-        Columns of tiles of the result.
-    rows, tokens : int
-        Number of rows of tiles, and tokens in each.
+    columns, rows : Cut
+        How the result's N and M are cut into tiles.
     cluster, clusters : int
         CTAs of a cluster, and clusters of the grid.
     shared_bytes : int
@@ -33,9 +31,8 @@ class LaunchShape:
         Integer arguments by name.
     """
 
-    columns: Columns
-    rows: int
-    tokens: int
+    columns: Cut
+    rows: Cut
     cluster: int
     clusters: int
     shared_bytes: int

@@ -9,11 +9,12 @@ from typing import Any
 
 from ..problem import EntryPoint, Layout
 from .decode import DecodeVariant
+from .swapped import SwappedVariant
 from .tile import TileVariant
-from .variant import DECODE_FAMILIES, Variant
+from .variant import Variant
 
 CUBINS = Path(__file__).parent.parent / "cubins"
-MANIFEST_FORMAT = 7
+MANIFEST_FORMAT = 8
 REBUILD = "rebuild with `pip install --force-reinstall --no-deps .` in the source tree"
 
 
@@ -45,7 +46,10 @@ def _parse(row: dict[str, Any], folder: Path) -> Variant:
         "arguments": tuple((name, kind) for name, kind in row["arguments"]),
         "registers": max(entry["registers"] for entry in entries),
     }
-    if row["family"] in DECODE_FAMILIES:
+    if row["kind"] == "swapped":
+        own = "fewest most block_n cluster_n raster_rows mma_rows fixed_bytes max_stages"
+        return SwappedVariant(**common, **{field: row[field] for field in own.split()})
+    if row["kind"] == "decode":
         own = "tokens mma_rows max_rows max_ranks max_stages ctas barrier_bytes chunk"
         return DecodeVariant(**common, **{field: row[field] for field in own.split()})
     own = "schedule block_m block_n cluster_m stages shared_bytes raster_rows"

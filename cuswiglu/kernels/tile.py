@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..problem import Problem
 from . import tile_columns
-from .estimate import Rates, loads_us
+from .estimate import Rates, Work
 from .launch_shape import LaunchShape, ResidentClusters
 from .split import Split
-from .tile_columns import Columns
+from .tile_columns import Cut, uniform
 from .variant import Estimate, Variant
 
 # Rate of one Hopper SM: the datasheet's dense BF16 rate of 989.5 TFLOP/s on 132 SMs at 1.83 GHz.
 FLOPS_PER_CYCLE = 4096
 # Shared memory gives and takes 128 bytes a cycle.
 SHARED_BYTES_PER_CYCLE = 128
+ELEMENT_BYTES = 2
 # Clock that the power limit leaves in long runs, measured on an H200.
 CYCLES_PER_US = 1450.0
 # Launch, first loads and last stores, partly hidden behind the kernel ahead.
-LAUNCH_US = 3.0
+LAUNCH_US = 2.3
+HIDING = 2.454  # as `Work.hiding`: fitted
 # Values of raster_rows that tuning measures.
 RASTERS = (16, 8, 4)
 
@@ -77,7 +78,7 @@ class TileVariant(Variant):
         """TMA box of an operand."""
         return dict(self.boxes)[operand]
 
-    def weight_box(self, layout: str, columns: Columns) -> tuple[int, int, int]:
+    def weight_box(self, layout: str, columns: Cut) -> tuple[int, int, int]:
         """TMA box of a weight, in a launch whose result is cut so."""
         contiguous, rows, span = self.box(f"weight_{layout}")
         return contiguous, columns.wide_width if layout in self.fitted_boxes else rows, span
@@ -86,7 +87,7 @@ class TileVariant(Variant):
         """Rows of clusters that cover M."""
         return -(-m // self.cluster_tokens)
 
-    def columns(self, m: int, n: int, layout: str, resident: int) -> Columns:
+    def columns(self, m: int, n: int, layout: str, resident: int) -> Cut:
         """Cut N into columns of tiles when `resident` clusters run at once."""
         return tile_columns.best(n, self.rows(m), resident, dict(self.widths)[layout])
 
@@ -98,6 +99,29 @@ class TileVariant(Variant):
         """Count clusters of tiles, and the work of the busiest of those that run at once."""
         rows, cut = self.rows(m), self.columns(m, n, layout, at_once)
         return rows * cut.count, tile_columns.busiest(cut, rows, at_once, self.block_n)
+
+    def work(self, m: int, n: int, k: int, layout: str, multiprocessors: int) -> Work:
+        """Count what a launch does besides its products."""
+        at_once = self.resident(multiprocessors)
+        cut = self.columns(m, n, layout, at_once)
+        k_tiles = -(-k // self.block_k)
+        weights = 2 if self.gated else 1
+        covered = cut.wide * cut.wide_width + cut.narrow * cut.narrow_width
+        steps = self.rated_waves(m, n, layout, multiprocessors) * k_tiles
+        loaded = self.block_m + weights * self.block_n / self.cluster_m  # rows of a step, a CTA
+        row_bytes = ELEMENT_BYTES * self.block_k
+        return Work(
+            weight_bytes=float(ELEMENT_BYTES * weights * n * k),
+            l2_bytes=steps * at_once * self.cluster_m * loaded * row_bytes,
+            flops=2.0
+            * self.rows(m)
+            * self.cluster_tokens
+            * covered
+            * weights
+            * k_tiles
+            * self.block_k,
+            hiding=HIDING,
+        )
 
     def rated_waves(self, m: int, n: int, layout: str, multiprocessors: int) -> float:
         """Work of the busiest cluster, in tiles of full width."""
@@ -135,9 +159,11 @@ class TileVariant(Variant):
         rates = measured.get(self.name) or self.analytic_rates()
         k_tiles = -(-problem.k // self.block_k)
         products = count * (k_tiles * rates.step_us + rates.tile_us)
-        us = LAUNCH_US + math.hypot(products, loads_us(problem, multiprocessors))
+        work = self.work(problem.m, problem.n, problem.k, problem.layout, multiprocessors)
+        us = LAUNCH_US + work.microseconds(products)
         evenness = self.rows(problem.m) * problem.n / (count * at_once * self.block_n)
-        return Estimate(self, clusters * self.cluster_m, count, evenness, us)
+        rows = uniform(problem.m, self.cluster_tokens)
+        return Estimate(self, clusters * self.cluster_m, count, evenness, us, rows)
 
     def launchable(self, problem: Problem, split: Split | None) -> bool:
         """Whether there is no split: the kernel cuts its work by itself."""
@@ -160,8 +186,7 @@ class TileVariant(Variant):
         weight = self.weight_box(problem.layout, columns)
         return LaunchShape(
             columns=columns,
-            rows=rows,
-            tokens=self.cluster_tokens,
+            rows=uniform(problem.m, self.cluster_tokens),
             cluster=self.cluster_m,
             clusters=min(rows * columns.count, at_once),
             shared_bytes=self.shared_bytes,

@@ -18,8 +18,8 @@ LAST_WAVES = 8
 
 
 @dataclass(frozen=True)
-class Columns:
-    """`wide` columns of tiles of `wide_width`, then `narrow` of `narrow_width` (elements of N)."""
+class Cut:
+    """How N, or M, is cut into tiles: `wide` of `wide_width`, then `narrow` of `narrow_width`."""
 
     wide: int
     wide_width: int
@@ -28,21 +28,30 @@ class Columns:
 
     @property
     def count(self) -> int:
-        """Number of columns of tiles."""
+        """Number of tiles."""
         return self.wide + self.narrow
 
+    def padding(self, size: int) -> float:
+        """Share of what the tiles cover that lies beyond `size`."""
+        covered = self.wide * self.wide_width + self.narrow * self.narrow_width
+        return 1 - size / covered
 
-def uniform(n: int, width: int) -> Columns:
-    """Cut N into columns of one width."""
-    return Columns(-(-n // width), width, 0, width)
+    def __str__(self) -> str:
+        widths = (self.wide, self.wide_width), (self.narrow, self.narrow_width)
+        return " + ".join(f"{count} x {width}" for count, width in widths if count)
 
 
-def busiest(columns: Columns, rows: int, resident: int, block_n: int) -> float:
+def uniform(n: int, width: int) -> Cut:
+    """Cut N, or M, into tiles of one width."""
+    return Cut(-(-n // width), width, 0, width)
+
+
+def busiest(columns: Cut, rows: int, resident: int, block_n: int) -> float:
     """Compute the work of the cluster with the most of it, in tiles of full width.
 
     Parameters
     ----------
-    columns : Columns
+    columns : Cut
     rows : int
         Rows of clusters.
     resident : int
@@ -58,7 +67,7 @@ def busiest(columns: Columns, rows: int, resident: int, block_n: int) -> float:
     return of_wide * wide_cost + (of_all - of_wide) * narrow_cost
 
 
-def best(n: int, rows: int, resident: int, widths: Sequence[int]) -> Columns:
+def best(n: int, rows: int, resident: int, widths: Sequence[int]) -> Cut:
     """Find the columns with the least work for the busiest cluster; of equals, the fewest tiles.
 
     Parameters
@@ -71,14 +80,14 @@ def best(n: int, rows: int, resident: int, widths: Sequence[int]) -> Columns:
         Widths a kernel can have, widest first.
     """
 
-    def cost(columns: Columns) -> tuple[float, int, int]:
+    def cost(columns: Cut) -> tuple[float, int, int]:
         work = busiest(columns, rows, resident, widths[0])
         return round(work, 9), columns.count, columns.narrow
 
     return min(_candidates(n, rows, resident, widths), key=cost)
 
 
-def _candidates(n: int, rows: int, resident: int, widths: Sequence[int]) -> Iterator[Columns]:
+def _candidates(n: int, rows: int, resident: int, widths: Sequence[int]) -> Iterator[Cut]:
     for index, wide in enumerate(widths):
         yield uniform(n, wide)
         for narrow in widths[index + 1 :]:
@@ -87,4 +96,4 @@ def _candidates(n: int, rows: int, resident: int, widths: Sequence[int]) -> Iter
             for full in range(max(0, waves - LAST_WAVES), waves + 1):
                 columns = full * resident // rows
                 if columns:
-                    yield Columns(columns, wide, -(-(n - columns * wide) // narrow), narrow)
+                    yield Cut(columns, wide, -(-(n - columns * wide) // narrow), narrow)

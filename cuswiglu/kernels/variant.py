@@ -11,6 +11,7 @@ from ..problem import EntryPoint, Layout, Problem
 from .estimate import Rates
 from .launch_shape import LaunchShape, ResidentClusters
 from .split import Split
+from .tile_columns import Cut
 
 #: Families for few tokens, of gate and up and of one weight.
 DECODE_FAMILIES = ("decode", "decode-plain")
@@ -34,6 +35,8 @@ class Estimate:
         Share of all clusters' time that goes into the result: 1 where every wave is full.
     us : float
         Microseconds of a launch.
+    rows : Cut
+        How M is cut into tiles.
     split : Split or None
         How a decode kernel's work is cut.
     """
@@ -43,12 +46,13 @@ class Estimate:
     waves: float
     evenness: float
     us: float
+    rows: Cut
     split: Split | None = None
 
 
 @dataclass(frozen=True)
 class Variant(ABC):
-    """A compiled kernel: a `TileVariant` or a `DecodeVariant`.
+    """A compiled kernel: a `TileVariant`, a `SwappedVariant` or a `DecodeVariant`.
 
     Attributes
     ----------
@@ -77,7 +81,7 @@ class Variant(ABC):
     >>> import cuswiglu
     >>> kernel = next(one for one in cuswiglu.variants() if one.family == "dual")
     >>> kernel.name, kernel.gated, kernel.n_multiple, kernel.k_multiple
-    ('dual_pingpong_128x96_1x1', True, 8, 8)
+    ('dual_pingpong_208x64_1x1', True, 8, 8)
     """
 
     name: str
@@ -146,10 +150,6 @@ class Variant(ABC):
     def considered(self, problem: Problem, able: Sequence[Variant]) -> bool:
         """Whether selection considers the kernel beside the others that are able to compute it."""
         return True
-
-    def rated_waves(self, m: int, n: int, layout: str, multiprocessors: int) -> float | None:
-        """Count waves, which the kernel's time is proportional to; None if it has no `Rates`."""
-        return None
 
     def split_for_any_m(
         self: _Kind, able: Sequence[_Kind], problem: Problem, multiprocessors: int

@@ -58,7 +58,7 @@ class Sm90Plan:
         made = kernel.launch_shape(
             problem, choice.raster_rows, choice.split, loaded.resident_clusters
         )
-        self.columns, self.rows, self.tokens = made.columns, made.rows, made.tokens
+        self.columns, self.rows = made.columns, made.rows
         self.clusters, self.grid = made.clusters, (made.cluster, made.clusters)
         self._function = loaded.function
         self._config = cuda.config(

@@ -72,6 +72,17 @@ def check_name(variant: str) -> None:
         raise ValueError(f"variant must be one of {', '.join(names)}; got {variant!r}")
 
 
+def still_there(variant: str) -> str:
+    """Replace a kernel that this version does not have by its family, to be selected anew.
+
+    A program that was serialised by another version may name it.
+    """
+    kernels = variants()
+    family = variant.split("_")[0]
+    gone = all(kernel.name != variant for kernel in kernels)
+    return family if gone and any(kernel.family == family for kernel in kernels) else variant
+
+
 def select(
     problem: Problem,
     device: DeviceInfo | None,

@@ -25,8 +25,8 @@ OLD_FORMAT = 1  # all of it measured in BF16; rows had "major" for "layout", and
 PACKAGED = Path(__file__).parent / "tuned_h200.json"
 MAX_BYTES = 4 << 20
 MAX_RASTER_ROWS = 2**31 - 1  # a 32-bit kernel argument
-M_STEP = 64  # rows that share a choice: one WGMMA
-FEW_TOKENS = (8, 16, 32)  # and below it, columns of one
+M_STEP = 8  # tokens that share a choice: of a WGMMA's N
+FEW_TOKENS = (8, 16, 32, 64)  # and below them, what a decode kernel multiplies at once
 #: Element types that `cuswiglu tune` measures with.
 MEASURED = ("bfloat16", "bfloat16", "bfloat16")
 
@@ -45,7 +45,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Key:
-    """Problem that a choice was measured for; M rounded up to 8, 16, 32 or whole blocks of 64."""
+    """Problem that a choice was measured for; M rounded up to 8, 16, 32, 64, then by 8."""
 
     gated: bool
     m: int

@@ -5,16 +5,20 @@
 
 namespace cuswiglu {
 
-// Like cute::store_shared_remote, which moves 4 bytes: writes 16 bytes to the place that `at` has
-// in the shared memory of another CTA of the cluster, and counts them at its `barrier`.
-CUTLASS_DEVICE void store_shared_remote(float4 value, float* at, void* barrier, int rank) {
-  uint32_t const remote = cute::set_block_rank(cute::cast_smem_ptr_to_uint(at), rank);
-  uint32_t const remote_barrier = cute::set_block_rank(cute::cast_smem_ptr_to_uint(barrier), rank);
+// Like cute::store_shared_remote, which moves 4 bytes: writes 16 bytes to an address in the shared
+// memory of another CTA of the cluster, and counts them at a barrier there.
+CUTLASS_DEVICE void store_shared_remote(float x, float y, float z, float w, uint32_t to,
+                                        uint32_t barrier) {
   asm volatile(
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];"
       :
-      : "r"(remote), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(remote_barrier)
+      : "r"(to), "f"(x), "f"(y), "f"(z), "f"(w), "r"(barrier)
       : "memory");
+}
+
+// The address of the same place in another CTA's shared memory.
+CUTLASS_DEVICE uint32_t in_cta(int rank, void const* place) {
+  return cute::set_block_rank(cute::cast_smem_ptr_to_uint(place), rank);
 }
 
 }  // namespace cuswiglu

@@ -102,8 +102,9 @@ struct DecodeStore {
       int const owner = i / each, at = (i - owner * each) * 4;
       float4 const four =
           *reinterpret_cast<float4 const*>(cta.sums_sent() + owner * cta.sum_floats() + at);
-      store_shared_remote(four, cta.sums_received() + cta.rank * cta.sum_floats() + at,
-                          &cta.barriers.sums_full, owner);
+      store_shared_remote(four.x, four.y, four.z, four.w,
+                          in_cta(owner, cta.sums_received() + cta.rank * cta.sum_floats() + at),
+                          in_cta(owner, &cta.barriers.sums_full));
     }
   }
 

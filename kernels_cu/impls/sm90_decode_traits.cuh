@@ -32,8 +32,6 @@ struct DecodeTraits {
   static constexpr int kMaxStages = 32;
   static constexpr int kConsumerThreads = 256;
   static constexpr int kThreads = kConsumerThreads + 32;
-  // Weights are prefetched into L2 so far beyond the stages.
-  static constexpr int kPrefetchBytes = 32 * 1024;
 
   // A thread has two rows of a block of 64, eight apart, and of each two tokens of every eight.
   static constexpr int kRowTokens = kTokens / 4;

@@ -24,9 +24,9 @@
 //   consumer 1     mma t0  | store t0| mma t2  | store t2
 //   consumer 2             | mma t1  | store t1| mma t3  | ...
 //
-// Programmatic dependent launch: barriers, descriptors and the first weights come before
-// griddepcontrol.wait, X and everything written after it. Weights go to shared memory ahead only
-// where the caller knows that no kernel ahead writes them (`weights_ahead`), else to L2.
+// Programmatic dependent launch: barriers and descriptors come before griddepcontrol.wait, X and
+// everything written after it. So do the first weights, where the caller knows that no kernel ahead
+// writes them (`weights_ahead`). To fetch them to L2 where he does not would be slower.
 //
 // Shared memory: kStages x (X tile, weight tiles), then kOutStages boxes of the result a consumer,
 // barriers, and biases of a tile's columns.
@@ -124,13 +124,8 @@ struct TileKernel {
                                      InputMaps const& maps) {
     int const count = scheduler.count();
     int armed = 0;
-    if (first < count) {
-      TileCoord const tile = tile_of(scheduler, first);
-      if (weights_ahead) {
-        armed = Loop::load_weights_ahead(smem, tile, k_tiles, maps);
-      } else {
-        Loop::prefetch_weights(tile, k_tiles, maps);
-      }
+    if (weights_ahead && first < count) {
+      armed = Loop::load_weights_ahead(smem, tile_of(scheduler, first), k_tiles, maps);
     }
     wait_for_work_ahead();
     State write(0, 1, 0);  // phase 1: all stages begin empty

@@ -47,17 +47,6 @@ struct DecodeMainloop {
     });
   }
 
-  CUTLASS_DEVICE static void prefetch_weights(Cta const& cta, int n, int first, int last,
-                                              InputMaps const& maps) {
-    CUTLASS_PRAGMA_NO_UNROLL
-    for (int step = first; step < last; ++step) {
-      weight_boxes(cta, n, step, maps,
-                   [&](cute::TmaDescriptor const& map, int, int, int inner, int outer) {
-        cute::SM90_TMA_LOAD_2D::PREFETCH::copy(&map, inner, outer);
-      });
-    }
-  }
-
   CUTLASS_DEVICE static void load_x(Cta const& cta, int stage, int token, int step,
                                     InputMaps const& maps) {
     CUTLASS_PRAGMA_UNROLL
@@ -74,16 +63,11 @@ struct DecodeMainloop {
     int const first = int(blockIdx.y);
     int const tokens = args.m < Traits::kTokens ? args.m : Traits::kTokens;  // of a TMA box of X
     int armed = 0;
-    if (first < cta.items) {
+    if (args.weights_ahead && first < cta.items) {
       int const n = cta.item(first, args.rows).n;
-      if (args.weights_ahead) {
-        int const early = min(cta.steps, cta.stages);
-        CUTLASS_PRAGMA_NO_UNROLL
-        for (; armed < early; ++armed) load_weights(cta, armed, n, armed, tokens, maps);
-      }
-      int const further = Traits::kPrefetchBytes / (2 * cta.weight_bytes);
-      int const last = (args.weights_ahead ? armed : cta.stages) + further;
-      prefetch_weights(cta, n, armed, min(cta.steps, last), maps);
+      int const early = min(cta.steps, cta.stages);
+      CUTLASS_PRAGMA_NO_UNROLL
+      for (; armed < early; ++armed) load_weights(cta, armed, n, armed, tokens, maps);
     }
     wait_for_work_ahead();
     Stage stage;

@@ -92,20 +92,6 @@ struct TileMainloop {
     return ahead;
   }
 
-  // Producer, before the work ahead is done: the same weights into L2 only, which stays right even
-  // if a kernel ahead writes the weights.
-  CUTLASS_DEVICE static void prefetch_weights(TileCoord tile, int k_tiles, InputMaps const& maps) {
-    CUTLASS_PRAGMA_NO_UNROLL
-    for (int k_tile = 0; k_tile < k_tiles && k_tile < 2 * Traits::kStages; ++k_tile) {
-      auto prefetch = [&](cute::TmaDescriptor const& tma, int, int n) {
-        Operands::each_box(n, k_tile * Traits::kBlockK, rank(), [&](int, int inner, int outer) {
-          cute::SM90_TMA_LOAD_2D::PREFETCH::copy(&tma, inner, outer);
-        });
-      };
-      Operands::each_weight(tile, 0, maps.first, maps.second, rank(), prefetch);
-    }
-  }
-
   // Hands a stage back to the producers that fill it: one arrival a warp for each of them.
   CUTLASS_DEVICE static void release(SharedStorage& smem, int stage) {
     uint32_t const lane = cutlass::canonical_lane_idx();

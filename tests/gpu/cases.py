@@ -9,8 +9,9 @@ import cuswiglu
 from cuswiglu import arrays, problem
 from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.manifest import variants
+from cuswiglu.kernels.swapped import SwappedVariant
 from cuswiglu.kernels.tile import TileVariant
-from cuswiglu.kernels.tile_columns import Columns, uniform
+from cuswiglu.kernels.tile_columns import Cut, uniform
 from cuswiglu.problem import activations
 from cuswiglu.runtime import plan
 from cuswiglu.selection import select
@@ -29,6 +30,7 @@ def cases(kind):
 
 CASES, IDS = cases(TileVariant)
 DECODE_CASES, DECODE_IDS = cases(DecodeVariant)
+SWAPPED_CASES, SWAPPED_IDS = cases(SwappedVariant)
 
 
 def widths(kernel, layout):
@@ -47,7 +49,7 @@ def cut(wide_width, narrow_width, wide, narrow, last):
         n = (wide + narrow - 1) * wide_width + last
         return n, uniform(n, wide_width)
     n = wide * wide_width + (narrow - 1) * narrow_width + last
-    return n, Columns(wide, wide_width, narrow, narrow_width)
+    return n, Cut(wide, wide_width, narrow, narrow_width)
 
 
 def weights(layout, gate, up, gated):
@@ -69,21 +71,28 @@ def launch(
     weights_ahead=False,
     columns=None,
     split=None,
+    slicing=None,
+    raster_rows=0,
     activation="silu",
     biases=(),
 ):
     """Run one kernel, whatever selection would say.
 
-    On these columns, or on those it would have; a decode kernel with this split. `biases` are two
-    arrays or None, or none at all.
+    On these columns, or on those it would have; a decode kernel with this split; a swapped one cut
+    as slicing(kernel, problem, clusters at once) says. `biases` are two arrays or None, or none at
+    all.
     """
     x_view, out_view = arrays.view("x", x), arrays.view("out", out)
     added = [None if bias is None else arrays.view("bias", bias) for bias in biases]
     described = problem.describe(
         x_view, views, out_view, activation=activations.find(activation), biased=bool(biases)
     )
-    choice = select.Choice("sm90", kernel.name, kernel, split=split)
+    choice = select.Choice("sm90", kernel.name, kernel, raster_rows, split=split)
     chosen = TileVariant.columns if columns is None else lambda *arguments: columns
-    with mock.patch.object(TileVariant, "columns", chosen):
+    sliced = slicing or SwappedVariant.best
+    with (
+        mock.patch.object(TileVariant, "columns", chosen),
+        mock.patch.object(SwappedVariant, "best", sliced),
+    ):
         made = plan.Sm90Plan(described, choice, plan.driver(), weights_ahead=weights_ahead)
     made(x_view, views, out_view, cupy.cuda.get_current_stream().ptr, added)

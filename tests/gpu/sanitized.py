@@ -1,7 +1,8 @@
 """Run under compute-sanitizer: small launches with tails, of the families that are named.
 
-Of tiles every variant, layout and width; of decode kernels every variant and layout, one CTA and
-as many as share K. Each of SiLU alone, and of another activation with biases. Prints how many
+Of tiles every variant, layout and width; of kernels of exchanged operands every variant and layout,
+and widths from the fewest tokens to the most; of decode kernels every variant and layout, one CTA
+and as many as share K. Each of SiLU alone, and of another activation with biases. Prints how many
 launches there were. With --overrun, one that writes behind its result.
 """
 
@@ -15,7 +16,7 @@ import ml_dtypes
 import numpy
 
 from cuswiglu.kernels.split import Split
-from tests.gpu.cases import CASES, DECODE_CASES, cut, launch, weights, widths
+from tests.gpu.cases import CASES, DECODE_CASES, SWAPPED_CASES, cut, launch, weights, widths
 from tests.gpu.drawing import drawer, weight
 
 
@@ -36,6 +37,13 @@ def decode_launches(families):
         if kernel.family in families:
             yield kernel, layout, Split(40, 1, kernel.ctas)
             yield kernel, layout, Split(72, 1 if kernel.gated else 8, 1)
+
+
+def swapped_launches(families):
+    """(kernel, layout, columns, rows of boxes): narrow and wide tiles, whole and cut along K."""
+    for kernel, layout in SWAPPED_CASES:
+        if kernel.family in families:
+            yield from ((kernel, layout, *cut) for cut in ((2, 64), (3, 40), (4, 64)))
 
 
 def overrun() -> None:
@@ -73,6 +81,14 @@ def main(families: Collection[str]) -> None:
     for kernel, layout, split in decode_launches(families):
         # K of more steps than the CTAs that share it, two tiles of tokens.
         run(kernel, layout, kernel.tokens + 3, 200, 1160, split=split)
+    for kernel, layout, columns, box_rows in swapped_launches(families):
+
+        def slicing(kernel, problem, at_once, columns=columns, box_rows=box_rows):
+            tokens = kernel.tokens(problem.m, columns)
+            return kernel.slicing(problem, tokens, box_rows, at_once)
+
+        # K long enough to be cut in a cluster.
+        run(kernel, layout, 328, 200, 1800, slicing=slicing)
     cupy.cuda.runtime.deviceSynchronize()
     print(f"{count} launches")
 

@@ -11,7 +11,16 @@ from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.split import Split
 from cuswiglu.problem import activations
 from cuswiglu.testing import numerics
-from tests.gpu.cases import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
+from tests.gpu.cases import (
+    CASES,
+    DECODE_CASES,
+    DECODE_IDS,
+    IDS,
+    SWAPPED_CASES,
+    SWAPPED_IDS,
+    launch,
+    weights,
+)
 from tests.gpu.compare import assert_close, assert_guard_intact, product, reference, told
 from tests.helpers import fp64
 
@@ -21,7 +30,11 @@ BIASES = [(), ("first",), ("second",), ("first", "second")]
 SHAPES = {"tiles": [(65, 104, 72), (513, 1000, 584)], "decode": [(3, 104, 72), (33, 296, 584)]}
 EVERY = [
     pytest.param(kernel, layout, shape, id=f"{name}-{'x'.join(map(str, shape))}")
-    for kind, cases, names in (("tiles", CASES, IDS), ("decode", DECODE_CASES, DECODE_IDS))
+    for kind, cases, names in (
+        ("tiles", CASES, IDS),
+        ("tiles", SWAPPED_CASES, SWAPPED_IDS),
+        ("decode", DECODE_CASES, DECODE_IDS),
+    )
     for (kernel, layout), name in zip(cases, names, strict=True)
     for shape in SHAPES[kind]
 ]

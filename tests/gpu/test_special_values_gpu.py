@@ -9,7 +9,16 @@ import pytest
 
 import cuswiglu
 from cuswiglu.kernels.split import Split
-from tests.gpu.cases import CASES, DECODE_CASES, DECODE_IDS, IDS, launch, weights
+from tests.gpu.cases import (
+    CASES,
+    DECODE_CASES,
+    DECODE_IDS,
+    IDS,
+    SWAPPED_CASES,
+    SWAPPED_IDS,
+    launch,
+    weights,
+)
 from tests.gpu.compare import assert_guard_intact
 from tests.helpers.special_values import PAIRS, ROWS, assert_product, assert_swiglu, inputs
 
@@ -45,7 +54,7 @@ def check(cupy, poisoned, kernel, layout, shape, special, **options):
 
 
 @BY_SHAPE
-@pytest.mark.parametrize(("kernel", "layout"), CASES, ids=IDS)
+@pytest.mark.parametrize(("kernel", "layout"), CASES + SWAPPED_CASES, ids=IDS + SWAPPED_IDS)
 def test_every_variant_gives_what_is_defined(cupy, poisoned, special, kernel, layout, shape):
     check(cupy, poisoned, kernel, layout, shape, special)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cuswiglu.kernels.tile_columns import Columns
+from cuswiglu.kernels.tile_columns import Cut
 from tests.helpers.host_sources import compiled, exported, rows_written
 
 SOURCE = """
@@ -78,13 +78,13 @@ class HostScheduler:
             source.append(exported(f"tiles_{block_m}_{cluster_m}", called, arguments))
         self._library = compiled(folder, "scheduler", "\n".join(source))
 
-    def clusters(self, m, n, cluster_rows, raster_rows, columns: Columns, first=0, step=1):
+    def clusters(self, m, n, cluster_rows, raster_rows, columns: Cut, first=0, step=1):
         """(count, 3) array: the row, in clusters, the first column and the width of each."""
         arguments = (m, n, cluster_rows, raster_rows, *_cut(columns), first, step)
         room = -(-m // cluster_rows) * columns.count + 1
         return rows_written(self._library.clusters, arguments, 3, room)
 
-    def tiles(self, shape, m, n, raster_rows, columns: Columns, first, step, peer):
+    def tiles(self, shape, m, n, raster_rows, columns: Cut, first, step, peer):
         """(count, 3) array of a CTA's tiles: first row, first column, width."""
         block_m, cluster_m = shape
         entry = getattr(self._library, f"tiles_{block_m}_{cluster_m}")
@@ -93,6 +93,6 @@ class HostScheduler:
         return rows_written(entry, arguments, 3, room)
 
 
-def _cut(columns: Columns) -> tuple[int, int, int]:
+def _cut(columns: Cut) -> tuple[int, int, int]:
     """What a kernel is told of its columns; it counts the narrow ones itself."""
     return columns.wide, columns.wide_width, columns.narrow_width

@@ -10,6 +10,7 @@ import pytest
 from cuswiglu import ClampedSwiGLU
 from cuswiglu.jax import launch
 from cuswiglu.jax.launch import FusedCall
+from cuswiglu.kernels.manifest import variants
 from tests.helpers.compiled import GATED, PLAIN, entry_of
 from tests.helpers.fake_driver import COEFFICIENTS, Result, coefficients, cuda, run_in_threads
 from tests.helpers.host_arrays import poisoned
@@ -208,3 +209,16 @@ def test_a_program_of_before_activations_and_biases_is_read():
         f'"gate_up": "{MLP.gate_up}", "down": "{MLP.down}"}}'
     )
     assert FusedCall.parse(text.encode()) == MLP
+
+
+def test_kernels_that_are_gone_since_a_program_was_serialised_are_selected_anew(gpu):
+    text = (
+        f'{{"m": {M}, "k": {K}, "n": {N}, "k_out": {K_OUT}, "layout": "k", '
+        '"gate_up": "dual_cooperative_128x144_1x1", "down": "plain_cooperative_256x128_1x1"}'
+    )
+    made = FusedCall.parse(text.encode())
+    arguments, results = arrays_of(made)
+    assert FakeXla().call(launch.HANDLER, text.encode(), arguments, results) is None
+    first, second = gpu.driver.launches
+    for launched, family in ((first, "dual"), (second, "plain")):
+        assert launched.entry in {entry_of(one) for one in variants() if one.family == family}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cuswiglu.kernels.tile_columns import STEP_COLUMNS, Columns, best, busiest, uniform
+from cuswiglu.kernels.tile_columns import STEP_COLUMNS, Cut, best, busiest, uniform
 
 #: Widths of kernels that there are, and of some that there could be.
 WIDTHS = [(96, 88, 80, 72, 64), (88, 80, 72, 64), (96, 64), (192, 184, 176, 168, 160), (128,)]
@@ -33,20 +33,20 @@ def every_cut(n, widths):
         for narrow_width in widths[index + 1 :]:
             for wide in range(1, -(-n // wide_width)):
                 narrow = -(-(n - wide * wide_width) // narrow_width)
-                yield Columns(wide, wide_width, narrow, narrow_width)
+                yield Cut(wide, wide_width, narrow, narrow_width)
 
 
 # What a cut costs
 
 
 @given(
-    st.builds(Columns, st.integers(0, 12), st.just(96), st.integers(0, 12), st.sampled_from([64])),
+    st.builds(Cut, st.integers(0, 12), st.just(96), st.integers(0, 12), st.sampled_from([64])),
     st.integers(1, 9),
     st.integers(1, 40),
 )
-@example(Columns(2, 96, 3, 64), 1, 2)  # the last wave is of narrow tiles and of one cluster
-@example(Columns(3, 96, 2, 64), 1, 2)  # a wave of both widths
-@example(Columns(0, 96, 5, 64), 1, 8)  # less than a wave
+@example(Cut(2, 96, 3, 64), 1, 2)  # the last wave is of narrow tiles and of one cluster
+@example(Cut(3, 96, 2, 64), 1, 2)  # a wave of both widths
+@example(Cut(0, 96, 5, 64), 1, 8)  # less than a wave
 def test_the_busiest_cluster_is_that_of_clusters_that_take_tiles_in_turns(columns, rows, resident):
     found = busiest(columns, rows, resident, 96)
     assert found == pytest.approx(taken_in_turns(columns, rows, resident, 96))
@@ -128,7 +128,7 @@ def test_two_widths_even_out_a_last_wave_that_one_width_would_leave_nearly_empty
     """34 columns of 96 in 4 rows are 4 tiles more than two waves of 66, where 49 fill three."""
     widths, n = (96, 88, 80, 72, 64), 96 * 34
     columns = best(n, rows=4, resident=66, widths=widths)
-    assert columns == Columns(16, 72, 33, 64)
+    assert columns == Cut(16, 72, 33, 64)
     assert busiest(uniform(n, 96), 4, 66, 96) == 3
     assert busiest(columns, 4, 66, 96) < 2.2
 

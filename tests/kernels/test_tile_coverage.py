@@ -15,7 +15,7 @@ import pytest
 from build_scripts.variants import ABLATIONS, TILE_VARIANTS
 from build_scripts.variants.base import BLOCK_K
 from build_scripts.variants.tile import TileSource
-from cuswiglu.kernels.tile_columns import Columns, best, uniform
+from cuswiglu.kernels.tile_columns import Cut, best, uniform
 from tests.helpers.host_boxes import HostBoxes
 from tests.helpers.host_scheduler import HostScheduler
 
@@ -106,7 +106,7 @@ def test_every_element_is_of_exactly_one_tile(scheduler, shape):
 @BY_SHAPE
 def test_ctas_of_a_cluster_have_the_same_columns_and_rows_behind_each_other(scheduler, shape):
     block_m, cluster_m = shape
-    m, n, columns = 3 * block_m * cluster_m, 464, Columns(2, 96, narrow=4, narrow_width=72)
+    m, n, columns = 3 * block_m * cluster_m, 464, Cut(2, 96, narrow=4, narrow_width=72)
     first, *others = (
         scheduler.tiles(shape, m, n, 2, columns, 0, 1, peer) for peer in range(cluster_m)
     )
@@ -177,7 +177,7 @@ def cuts(variant, layout):
     for width in widths:
         yield 2 * width + 8, uniform(2 * width + 8, width)
     for wide, narrow in itertools.combinations(widths, 2):
-        yield 2 * wide + narrow + 8, Columns(2, wide, narrow=2, narrow_width=narrow)
+        yield 2 * wide + narrow + 8, Cut(2, wide, narrow=2, narrow_width=narrow)
 
 
 @BY_ENTRY

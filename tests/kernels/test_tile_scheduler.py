@@ -7,20 +7,20 @@ import random
 import numpy as np
 import pytest
 
-from cuswiglu.kernels.tile_columns import Columns, best, uniform
+from cuswiglu.kernels.tile_columns import Cut, best, uniform
 from tests.helpers.host_scheduler import HostScheduler
 
 #: (M, N, columns): one width, two, and only one column of either.
 CUTS = [
     *[(m, n, uniform(n, 96)) for m in (1, 127, 128, 129, 5000) for n in (8, 96, 1000, 4864)],
-    (2048, 1000, Columns(3, 96, narrow=9, narrow_width=80)),
-    (2048, 1000, Columns(9, 96, narrow=2, narrow_width=72)),
-    (2048, 1008, Columns(9, 96, narrow=2, narrow_width=72)),
-    (5000, 184, Columns(1, 96, narrow=1, narrow_width=88)),
-    (100, 4864, Columns(1, 96, narrow=75, narrow_width=64)),
-    (8192, 18944, Columns(119, 96, narrow=94, narrow_width=80)),
+    (2048, 1000, Cut(3, 96, narrow=9, narrow_width=80)),
+    (2048, 1000, Cut(9, 96, narrow=2, narrow_width=72)),
+    (2048, 1008, Cut(9, 96, narrow=2, narrow_width=72)),
+    (5000, 184, Cut(1, 96, narrow=1, narrow_width=88)),
+    (100, 4864, Cut(1, 96, narrow=75, narrow_width=64)),
+    (8192, 18944, Cut(119, 96, narrow=94, narrow_width=80)),
     (131072, 128, uniform(128, 64)),
-    (8, 131072, Columns(700, 128, narrow=432, narrow_width=96)),
+    (8, 131072, Cut(700, 128, narrow=432, narrow_width=96)),
 ]
 ROWS = [64, 128, 256]  # of a cluster
 

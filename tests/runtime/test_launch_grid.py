@@ -8,7 +8,7 @@ import pytest
 
 import cuswiglu
 from cuswiglu.kernels.tile import TileVariant
-from cuswiglu.kernels.tile_columns import Columns
+from cuswiglu.kernels.tile_columns import Cut
 from cuswiglu.runtime.driver import DriverError
 from tests.helpers.compiled import ENTRIES, GATED, made_up, name_of, pretend_compiled, with_layouts
 from tests.helpers.device_arrays import device_poisoned, on_device
@@ -106,7 +106,7 @@ def test_columns_are_for_as_many_clusters_as_the_driver_says_are_resident(
 def test_the_wide_columns_leave_the_rest_to_the_narrow_ones_which_the_kernel_counts(
     gpu, narrowing, monkeypatch
 ):
-    forced = Columns(2, 88, narrow=1, narrow_width=72)
+    forced = Cut(2, 88, narrow=1, narrow_width=72)
     monkeypatch.setattr(TileVariant, "columns", lambda *arguments: forced)
     found = launch(gpu, narrowing, 300, 240)
     assert told(found) == (2, 88, 72)

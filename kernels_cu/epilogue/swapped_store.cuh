@@ -1,0 +1,135 @@
+// The swapped tile kernel behind its K loop: one rounding, a transposing stmatrix to shared memory,
+// TMA store.
+#pragma once
+
+#include <cute/arch/copy_sm90.hpp>
+#include <cute/arch/copy_sm90_tma.hpp>
+#include <cutlass/array.h>
+#include <cutlass/numeric_conversion.h>
+
+#include "common/ptx.cuh"
+#include "impls/sm90_swapped_traits.cuh"
+
+namespace cuswiglu::swapped {
+
+template <class Traits>
+struct SwappedStore {
+  using Element = typename Traits::Element;
+
+  CUTLASS_DEVICE static void sync_warpgroup(int consumer) {
+    cutlass::arch::NamedBarrier::sync(128, uint32_t(consumer));
+  }
+
+  // First of the two rows of 64 that a thread has sums of; the other is 8 on.
+  CUTLASS_DEVICE static int row() {
+    return int(threadIdx.x) % 128 / 32 * 16 + int(threadIdx.x) % 32 / 4;
+  }
+
+  // Tokens of a tile, from the first to before the last.
+  struct Range {
+    int first;
+    int last;
+  };
+
+  // A tile that was cut along K: each CTA of two gets the other's sums of its share of the tokens,
+  // and adds them to its own. Returns its share. The stages must be free.
+  template <class Sums>
+  CUTLASS_DEVICE static Range add_up(Cta<Traits> const& cta, int tokens, Sums& sums) {
+    int const thread = int(threadIdx.x) % 128;
+    int const peer = cta.rank ^ 1;
+    int const half = cta.x_rows;
+    Range const mine = cta.rank == 0 ? Range{0, half} : Range{half, tokens};
+    if (thread == 0) {
+      cta.fixed.sums_full.arrive_and_expect_tx((mine.last - mine.first) / 8 * 128 * 32);
+    }
+    cta.fixed.sums_free.arrive(peer, thread % 32 == 0);
+    cta.fixed.sums_free.wait(0);
+    // Of every 8 tokens a thread has four sums of each weight; [token / 8][weight][thread].
+    constexpr int kEight = 2 * 128 * int(sizeof(float4));
+    uint32_t const to = in_cta(peer, cta.sums() + thread) - (half - mine.first) / 8 * kEight;
+    uint32_t const full = in_cta(peer, &cta.fixed.sums_full);
+    auto send = [&](float const* sum, uint32_t to) {
+      store_shared_remote(sum[0], sum[1], sum[2], sum[3], to, full);
+    };
+    CUTLASS_PRAGMA_UNROLL
+    for (int token = 0; token < Traits::kMost; token += 8) {
+      if (token >= tokens) break;
+      if ((token < half) == (cta.rank == 0)) continue;
+      send(&sums.first[token / 2], to + token / 8 * kEight);
+      send(&sums.second[token / 2], to + token / 8 * kEight + kEight / 2);
+    }
+    cta.fixed.sums_full.wait(0);
+    float4 const* from = cta.sums() + thread - mine.first / 8 * 256;
+    auto add = [](float* sum, float4 const& other) {
+      sum[0] += other.x;
+      sum[1] += other.y;
+      sum[2] += other.z;
+      sum[3] += other.w;
+    };
+    CUTLASS_PRAGMA_UNROLL
+    for (int token = 0; token < Traits::kMost; token += 8) {
+      if (token >= tokens) break;
+      if ((token < half) != (cta.rank == 0)) continue;
+      add(&sums.first[token / 2], from[token / 8 * 256]);
+      add(&sums.second[token / 2], from[token / 8 * 256 + 128]);
+    }
+    return mine;
+  }
+
+  // Stores a range of a tile's tokens, of 64 columns: value(i) is the FP32 result at the place of sum i, of
+  // which a thread has four of every 8 tokens. `stored` counts the buffers that this warpgroup has
+  // stored so far.
+  template <class Value>
+  CUTLASS_DEVICE static void store(Value value, Cta<Traits> const& cta, int consumer, int& stored,
+                                   int column, int token, Range range,
+                                   cute::TmaDescriptor const& tma) {
+    int const thread = int(threadIdx.x) % 128, lane = thread % 32;
+    // Where a lane's row of 16 bytes goes: stmatrix writes four blocks of 8 tokens by 8 columns,
+    // two along the columns, then two along the tokens; 128-byte swizzle.
+    int const chunk = thread / 32 * 2 + lane / 8 % 2;
+    int const place = (lane / 16 * 8 + lane % 8) * 128 + ((chunk ^ (lane % 8)) * 16);
+    cutlass::NumericArrayConverter<Element, float, 2> round;
+    auto pair = [&](int i) {
+      cutlass::Array<float, 2> y;
+      y[0] = value(i);
+      y[1] = value(i + 1);
+      auto const rounded = round(y);
+      return reinterpret_cast<uint32_t const&>(rounded);
+    };
+    CUTLASS_PRAGMA_UNROLL
+    for (int from = 0; from < Traits::kMost; from += Traits::kOutTokens) {
+      if (from >= range.last) break;
+      if (from + Traits::kOutTokens <= range.first) continue;
+      Element* buffer = cta.fixed.out[consumer][stored % Traits::kOutStages];
+      unsigned char* to = reinterpret_cast<unsigned char*>(buffer) + place;
+      CUTLASS_PRAGMA_UNROLL
+      for (int t = 0; t < Traits::kOutTokens; t += 16) {
+        if (from + t >= range.last) break;
+        int const i = (from + t) / 2;  // sums of 16 tokens
+        cute::SM90_U16x8_STSM_T::copy(pair(i), pair(i + 2), pair(i + 4), pair(i + 6),
+                                      *reinterpret_cast<cute::uint128_t*>(to + t * 128));
+      }
+      cute::tma_store_fence();
+      bool const issuing = thread < Traits::kOutTokens / Traits::kOutBoxTokens;
+      // Behind this barrier the next buffer is free: only the last store may still read its own.
+      if (issuing) cute::tma_store_wait<Traits::kOutStages - 2>();
+      sync_warpgroup(consumer);
+      if (issuing) {
+        int const first = thread * Traits::kOutBoxTokens;
+        if (from + first >= range.first && from + first < range.last) {
+          cute::SM90_TMA_STORE_2D::copy(&tma, buffer + first * Traits::kMmaRows, column,
+                                        token + from + first);
+        }
+        cute::tma_store_arrive();
+      }
+      ++stored;
+    }
+  }
+
+  // Shared memory must outlive the stores that read it.
+  CUTLASS_DEVICE static void drain() {
+    if (threadIdx.x % 128 < Traits::kOutTokens / Traits::kOutBoxTokens) cute::tma_store_wait<0>();
+  }
+};
+
+}  // namespace cuswiglu::swapped
