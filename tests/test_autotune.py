@@ -13,7 +13,7 @@ from cuswiglu.kernels.estimate import Rates
 from cuswiglu.kernels.tile import LAUNCH_US, RASTERS
 from cuswiglu.selection import tuned
 from cuswiglu.selection.tuned import Shape
-from tests.helpers.compiled import GATED, PLAIN, entry_of, made_up, pretend_compiled
+from tests.helpers.compiled import GATED, PLAIN, SWAPPED, entry_of, made_up, pretend_compiled
 from tests.helpers.device_arrays import device_poisoned
 from tests.helpers.problems import plain_problem, problem
 
@@ -40,7 +40,8 @@ def synthetic(rates, rasters=(16, 4)):
 def time_of(kernel, shape, rates):
     waves = kernel.rated_waves(shape.m, shape.n, shape.layout, SMS)
     steps = -(-shape.k // kernel.block_k)
-    return LAUNCH_US + waves * (steps * rates.step_us + rates.tile_us)
+    work = kernel.work(shape.m, shape.n, shape.k, shape.layout, SMS)
+    return LAUNCH_US + work.microseconds(waves * (steps * rates.step_us + rates.tile_us))
 
 
 # Shapes
@@ -70,7 +71,7 @@ def test_the_fastest_is_kept_with_its_raster_and_its_time():
 
 
 @pytest.mark.parametrize(
-    ("m", "rows"), [(1, 8), (9, 16), (17, 32), (33, 64), (64, 64), (65, 128), (500, 512)]
+    ("m", "rows"), [(1, 8), (9, 16), (17, 32), (33, 64), (64, 64), (65, 72), (500, 504)]
 )
 def test_the_key_is_the_one_that_problems_of_that_shape_are_looked_up_by(m, rows):
     for of_kind, gated in ((problem, True), (plain_problem, False)):
@@ -119,7 +120,7 @@ def test_noise_moves_rates_a_little():
         for shape, times in synthetic({kernel.name: Rates(0.2, 1.5)}).items()
     }
     fitted = fit_rates(noisy, SMS)[kernel.name]
-    assert fitted.step_us == pytest.approx(0.2, rel=0.05)
+    assert fitted.step_us == pytest.approx(0.2, rel=0.1)
 
 
 def test_a_tile_that_seems_to_take_less_than_no_time_takes_none():
@@ -192,7 +193,7 @@ def measured(gpu, monkeypatch):
 def test_every_contender_launches_its_own_kernel_with_its_raster_on_every_set(measured, gated):
     shape = Shape(4000, 3072, 512, gated=gated)
     times, launched = measured(shape, everything=True)
-    kernels = {kernel.name: kernel for kernel in (*GATED, *PLAIN)}
+    kernels = {kernel.name: kernel for kernel in (*GATED, *PLAIN, *SWAPPED)}
     weights = set()
     assert PORTABLE in times
     for tried in times:

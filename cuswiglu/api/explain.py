@@ -44,7 +44,7 @@ class Explanation:
     >>> from ml_dtypes import bfloat16
     >>> import cuswiglu
     >>> h200 = cuswiglu.DeviceInfo("NVIDIA H200", (9, 0), 132)
-    >>> x, weight = np.zeros((8, 64), bfloat16), np.zeros((192, 64), bfloat16)
+    >>> x, weight = np.zeros((8, 896), bfloat16), np.zeros((4864, 896), bfloat16)
     >>> explanation = cuswiglu.explain(x, weight.T, weight.T, device=h200)
     >>> explanation.choice.kernel.family
     'decode'

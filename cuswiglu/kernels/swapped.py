@@ -125,7 +125,7 @@ class SwappedVariant(Variant):
     def slicings(self, problem: Problem, at_once: int) -> Iterator[Slicing]:
         """Yield the ways to cut a problem that are worth a thought."""
         least = -(-problem.m // self.most)
-        most = max(least, problem.m // self.fewest)
+        most = max(least, -(-problem.m // self.fewest))
         for columns in range(least, min(least + MORE_COLUMNS, most) + 1):
             tokens = self.tokens(problem.m, columns)
             for box_rows in BOX_ROWS if columns <= FEW_COLUMNS else BOX_ROWS[:1]:

@@ -76,9 +76,9 @@ struct SwappedStore {
     return mine;
   }
 
-  // Stores a range of a tile's tokens, of 64 columns: value(i) is the FP32 result at the place of sum i, of
-  // which a thread has four of every 8 tokens. `stored` counts the buffers that this warpgroup has
-  // stored so far.
+  // Stores a range of a tile's tokens, of 64 columns: value(i) is the FP32 result at the place of
+  // sum i, of which a thread has four of every 8 tokens. `stored` counts the buffers that this
+  // warpgroup has stored so far.
   template <class Value>
   CUTLASS_DEVICE static void store(Value value, Cta<Traits> const& cta, int consumer, int& stored,
                                    int column, int token, Range range,

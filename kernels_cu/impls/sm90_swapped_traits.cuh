@@ -19,8 +19,8 @@ using cute::Int;
 using cute::Shape;
 
 // Element: of all arrays, BF16 or FP16. kGated: gate and up, else one weight. kClusterN: CTAs of a
-// cluster, along N, which share X: 1 or 2. kMajor: how the weights lie in memory. A column of tiles may
-// have from kFewest to kMost tokens, in steps of 8.
+// cluster, along N, which share X: 1 or 2. kMajor: how the weights lie in memory. A column of tiles
+// may have from kFewest to kMost tokens, in steps of 8.
 template <class Element_, bool kGated_, int kClusterN_, Major kMajor_, int kFewest_, int kMost_>
 struct SwappedTraits {
   using Element = Element_;

@@ -175,10 +175,12 @@ def test_it_prints_a_line_for_each_estimate_in_order():
     lines = str(found).splitlines()
     head = next(number for number, line in enumerate(lines) if line.split()[0] == "estimate")
     for line, estimate in zip(lines[head + 1 :], found.estimates, strict=False):
-        us, unit, waves, tiles, name = line.split()
+        us, unit, waves, tiles, *rows, padding, name = line.split()
         assert (us, unit, name) == (f"{estimate.us:.1f}", "us", estimate.kernel.name)
         assert waves == f"{estimate.waves:.2f}"
         assert int(tiles) == estimate.tiles
+        assert " ".join(rows) == str(estimate.rows)
+        assert padding == f"{estimate.rows.padding(M):.1%}"
     assert sum(" us " in line for line in lines[head:]) == len(found.estimates)
 
 

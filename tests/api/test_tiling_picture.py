@@ -126,6 +126,6 @@ def test_the_caption_counts_columns_of_both_widths(gpu):
     found = next(one for n in range(1000, 20_000, 200) if (one := planned(2048, n)).columns.narrow)
     columns = found.columns
     assert (
-        f"columns: {columns.wide} of {columns.wide_width} and "
-        f"{columns.narrow} of {columns.narrow_width}; "
+        f"columns of {columns.wide} x {columns.wide_width} + "
+        f"{columns.narrow} x {columns.narrow_width}; "
     ) in display.caption(found)

@@ -34,6 +34,7 @@ from build_scripts.compile import (
     parse_resources,
 )
 from build_scripts.variants import ABLATIONS, TILE_VARIANTS
+from build_scripts.variants.swapped import SwappedSource
 from build_scripts.variants.tile import TileSource
 from cuswiglu.kernels.manifest import CUBINS, cubin, read_manifest, variants
 
@@ -245,6 +246,8 @@ def test_a_build_writes_what_the_library_reads(tmp_path, compiled):
         if isinstance(variant, TileSource):
             assert kernel.shared_bytes == variant.shared_bytes
             assert dict(kernel.widths) == {m: tuple(variant.widths(m)) for m in variant.layouts}
+        elif isinstance(variant, SwappedSource):
+            assert (kernel.most, kernel.block_n) == (variant.most, variant.block_n)
         else:
             assert (kernel.tokens, kernel.chunk) == (variant.tokens, variant.chunk)
     assert json.loads(path.read_text())["toolchain"] == VERSIONS

@@ -170,7 +170,7 @@ def test_choices_go_to_the_users_table(tune):
     assert (written.gpu, written.measured_with) == (H200.name, select.measured_with(H200))
     assert set(written.choices) == {
         Key(gated, m, n, k, "k")
-        for m in (64, 512)
+        for m in (64, 504)
         for gated, n, k in [(True, 4864, 896), (False, 896, 4864)]
     }
     assert written.choices[Key(True, 64, 4864, 896, "k")] == tuned.Entry(GATED[0].name, 4, 10.06)
@@ -221,7 +221,7 @@ def test_a_damaged_table_is_written_anew(tune):
 
 
 def test_fit_measures_every_kernel_and_writes_rates(tune):
-    found = tune(*SIZES, "--tokens", "64", "--fit")
+    found = tune("--hidden", 64, "--intermediate", 128, "--tokens", "64", "--fit")
     assert all(options["everything"] for _, options in found.shapes)
     rates = tuned.read(tune.path).rates
     assert set(rates) == {GATED[0].name, PLAIN[0].name}

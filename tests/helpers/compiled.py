@@ -12,6 +12,7 @@ from cuswiglu.api import explain
 from cuswiglu.kernels import manifest
 from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.manifest import variants
+from cuswiglu.kernels.swapped import SwappedVariant
 from cuswiglu.kernels.tile import TileVariant
 from cuswiglu.kernels.variant import Variant
 from cuswiglu.problem import EntryPoint, Layout
@@ -24,6 +25,10 @@ TILES = [kernel for kernel in variants() if isinstance(kernel, TileVariant)]
 GATED = [k for k in TILES if k.gated and not set(LAYOUTS).isdisjoint(k.layouts)]
 PLAIN = [kernel for kernel in TILES if not kernel.gated]
 PACKED = [k for k in TILES if any(major.startswith("p") for major in k.layouts)]
+#: Kernels of exchanged operands: all, of gate and up, and of one weight.
+SWAPPED = [kernel for kernel in variants() if isinstance(kernel, SwappedVariant)]
+SWAPPED_GATED = [kernel for kernel in SWAPPED if kernel.gated]
+SWAPPED_PLAIN = [kernel for kernel in SWAPPED if not kernel.gated]
 #: Kernels for few tokens: all, of gate and up, and of one weight.
 DECODE = [kernel for kernel in variants() if isinstance(kernel, DecodeVariant)]
 DECODE_GATED = [kernel for kernel in DECODE if kernel.gated]

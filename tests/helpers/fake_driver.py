@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from build_scripts.variants import ALL_VARIANTS
 from build_scripts.variants import arguments as declared
 from cuswiglu.problem import activations
 
@@ -43,7 +44,11 @@ _BIASES = ("b_first", "b_second")
 
 def arguments_of(entry):
     """What an entry point takes, in order: (name, kind), as the build declares it."""
-    return declared.DECODE if entry.startswith("decode") else declared.TILE
+    return DECLARED.get(entry, declared.DECODE if entry.startswith("decode") else declared.TILE)
+
+
+#: Arguments of the entry points that are built.
+DECLARED = {one.name: source.arguments for source in ALL_VARIANTS for one in source.entries}
 
 
 #: Is asked once by each plan that is made.

@@ -174,7 +174,7 @@ def test_a_driver_error_is_xlas_error(gpu):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"gate_up": "dual_of_another_version"}, "variant must be one of"),
+        ({"gate_up": "triple_of_another_version"}, "variant must be one of"),
         ({"k": 129}, "the call's arrays are"),
     ],
 )

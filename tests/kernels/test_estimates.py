@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cuswiglu.kernels import tile, tile_columns
-from cuswiglu.kernels.estimate import LOAD_RATE, Rates, loads_us
+from cuswiglu.kernels.estimate import LOAD_RATE, Rates
 from cuswiglu.kernels.tile import LAUNCH_US
 from cuswiglu.problem import Layout
 from cuswiglu.runtime import driver
@@ -119,8 +118,8 @@ def test_a_part_of_a_step_of_k_costs_a_whole_one(kernel):
 def test_a_measured_rate_is_used_where_there_is_one():
     rates = {NARROWING.name: Rates(step_us=0.5, tile_us=2.0)}
     m, n, k = of_rows(1), 96 * 3 * RESIDENT, 10 * NARROWING.block_k
-    loads = loads_us(dataclasses.replace(PROBLEM, n=n, k=k), SMS)
-    expected = LAUNCH_US + math.hypot(3 * (10 * 0.5 + 2.0), loads)
+    work = NARROWING.work(m, n, k, "k", SMS)
+    expected = LAUNCH_US + work.microseconds(3 * (10 * 0.5 + 2.0))
     assert us(NARROWING, m, n, k, rates) == pytest.approx(expected)
 
 

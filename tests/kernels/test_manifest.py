@@ -25,7 +25,7 @@ from cuswiglu.kernels.manifest import (
     variants,
 )
 from tests.helpers import cubin_files
-from tests.helpers.compiled import DECODE, TILES
+from tests.helpers.compiled import DECODE, SWAPPED, TILES, name_of
 from tests.helpers.cubin_files import KERNELS
 
 NAMES = list(KERNELS)
@@ -52,7 +52,9 @@ def row_of(name, entry):
     return row
 
 
-ENTRIES, TILE_ENTRIES, DECODE_ENTRIES = map(entries_of, (variants(), TILES, DECODE))
+ENTRIES, TILE_ENTRIES, SWAPPED_ENTRIES, DECODE_ENTRIES = map(
+    entries_of, (variants(), TILES, SWAPPED, DECODE)
+)
 SOURCE = {source.name: source for source in ALL_VARIANTS}
 ROWS = {row["name"]: row for row in read_manifest()["variants"]}
 
@@ -80,6 +82,12 @@ def test_the_name_is_family_schedule_tile_cluster(name):
     kernel = KERNELS[name]
     tile = f"{kernel.block_m}x{kernel.block_n}"
     assert name == f"{kernel.family}_{kernel.schedule}_{tile}_{kernel.cluster_m}x1"
+
+
+@pytest.mark.parametrize("kernel", SWAPPED, ids=name_of)
+def test_the_name_of_a_kernel_of_exchanged_operands_has_its_most_tokens(kernel):
+    tile = f"{kernel.most}x{kernel.block_n}"
+    assert kernel.name == f"{kernel.family}_pingpong_{tile}_1x{kernel.cluster_n}"
 
 
 @pytest.mark.parametrize("name", DECODE_NAMES)
@@ -133,7 +141,7 @@ def test_an_entry_uses_tensor_cores_and_tma(name, entry):
     }
     assert re.search(r"\bUTMALDG\.2D", code)
     # A decode kernel stores each thread's own elements.
-    assert bool(re.search(r"\bUTMASTG\.2D", code)) == (name in TILE_NAMES)
+    assert bool(re.search(r"\bUTMASTG\.2D", code)) == (name not in DECODE_NAMES)
 
 
 @pytest.mark.codegen
@@ -142,6 +150,15 @@ def test_the_products_of_a_decode_kernel_have_its_tokens_as_columns(name, entry)
     code = code_of(name, entry)
     found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
     assert found == {KERNELS[name].tokens}
+
+
+@pytest.mark.codegen
+@pytest.mark.parametrize(("name", "entry"), SWAPPED_ENTRIES)
+def test_an_entry_of_exchanged_operands_has_products_of_every_count_of_tokens(name, entry):
+    code, kernel = code_of(name, entry), KERNELS[name]
+    found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
+    assert found == set(range(kernel.fewest, kernel.most + 1, 8))
+    assert ("UTMALDG.2D.MULTICAST" in code) == (kernel.cluster_n > 1)
 
 
 @pytest.mark.codegen

@@ -306,7 +306,7 @@ def test_a_picture_has_a_column_for_each_tile_and_a_row_for_each_tile_of_tokens(
 def test_a_caption_says_how_k_is_shared(gpu):
     made, _ = planned(gpu, PLAIN_16, Split(100, 4, 1), operands(PLAIN_16, m=40))
     assert display.caption(made) == (
-        f"down, {PLAIN_16.name}: M = 40 in 3 rows of 16, N = 1000 in columns: 10 of 100; "
+        f"down, {PLAIN_16.name}: M = 40 in rows of 3 x 16; N = 1000 in columns of 10 x 100; "
         "30 clusters (K in 4 parts), 30 at once"
     )
 
@@ -314,7 +314,7 @@ def test_a_caption_says_how_k_is_shared(gpu):
 def test_a_caption_of_single_ctas_says_nothing_of_parts(gpu):
     made, _ = planned(gpu, GATED_16, Split(27, 1, 1), operands(GATED_16, m=7))
     assert display.caption(made) == (
-        f"gate and up, {GATED_16.name}: M = 7 in 1 rows of 16, N = 1000 in columns: 38 of 27; "
+        f"gate and up, {GATED_16.name}: M = 7 in rows of 1 x 16; N = 1000 in columns of 38 x 27; "
         "38 clusters, 38 at once"
     )
 

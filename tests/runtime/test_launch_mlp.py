@@ -8,8 +8,8 @@ import pytest
 
 import cuswiglu
 from cuswiglu import variants
-from cuswiglu.kernels.tile import TileVariant
-from tests.helpers.calls import K_OUT, K, M, N, call, layer_of, repeated
+from cuswiglu.kernels.decode import DecodeVariant
+from tests.helpers.calls import K_OUT, K, N, call, layer_of, repeated
 from tests.helpers.compiled import DECODE, GATED, entry_of
 from tests.helpers.device_arrays import all_on_device, device_poisoned, on_device
 from tests.helpers.problems import weight
@@ -18,10 +18,11 @@ pytestmark = pytest.mark.usefixtures("any_evenness")
 
 BY_FUNCTION = pytest.mark.parametrize("function", ["mlp", "GatedMLP"])
 KERNELS = {entry.name: kernel for kernel in variants() for entry in kernel.entries}
+FEW = 40  # tokens
 MANY = 600  # tokens, for which decode kernels are not considered
 
 
-@pytest.fixture(params=[M, MANY], ids=["few tokens", "many tokens"])
+@pytest.fixture(params=[FEW, MANY], ids=["few tokens", "many tokens"])
 def arguments(request):
     """Of few tokens, which take decode kernels, and of many, which take kernels of tiles."""
     m = request.param
@@ -85,14 +86,16 @@ def test_each_kernel_has_the_cluster_of_its_own(gpu, arguments):
     for launch in gpu.driver.launches:
         kernel = KERNELS[launch.entry]
         # K is of one step, which no two CTAs of a decode kernel can share.
-        ctas = kernel.cluster_m if isinstance(kernel, TileVariant) else 1
+        ctas = getattr(kernel, "cluster_m", getattr(kernel, "cluster_n", 1))
         assert launch.cluster == (ctas, 1, 1)
 
 
-def test_few_tokens_take_a_decode_kernel_and_many_one_of_tiles(gpu, arguments):
-    call("mlp", **arguments)
-    many = arguments["x"].shape[0] == MANY
-    assert isinstance(KERNELS[gpu.driver.launches[0].entry], TileVariant) == many
+@pytest.mark.parametrize(("m", "few"), [(8, True), (MANY, False)])
+def test_few_tokens_take_a_decode_kernel_and_many_another(gpu, m, few):
+    k, n = 896, 4864  # of Qwen-2.5-0.5b
+    gate, up = device_poisoned(n, k).T, device_poisoned(n, k).T
+    cuswiglu.mlp(device_poisoned(m, k), gate, up, device_poisoned(k, n).T)
+    assert isinstance(KERNELS[gpu.driver.launches[0].entry], DecodeVariant) == few
 
 
 @BY_FUNCTION

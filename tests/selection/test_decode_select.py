@@ -28,6 +28,8 @@ from tests.helpers.compiled import (
     DECODE_PLAIN,
     GATED,
     PLAIN,
+    SWAPPED_GATED,
+    SWAPPED_PLAIN,
     entry_of,
     name_of,
 )
@@ -87,15 +89,15 @@ def test_64_tokens_of_a_small_model_take_a_decode_kernel(make):
 @pytest.mark.parametrize("m", [257, 512, 4096])
 def test_many_tokens_take_a_kernel_of_tiles(m, n, k):
     choice = select.select(gate_up(m, n, k), H200)
-    assert (choice.kernel in GATED, choice.split) == (True, None)
+    assert (choice.kernel in [*GATED, *SWAPPED_GATED], choice.split) == (True, None)
 
 
 def test_many_tokens_of_a_down_projection_take_a_kernel_of_tiles():
     choice = select.select(down(4096, 8192, 29568), H200)
-    assert (choice.kernel in PLAIN, choice.split) == (True, None)
+    assert (choice.kernel in [*PLAIN, *SWAPPED_PLAIN], choice.split) == (True, None)
 
 
-@pytest.mark.parametrize(("make", "most"), [(gate_up, 256), (down, 128)])
+@pytest.mark.parametrize(("make", "most"), [(gate_up, 128), (down, 128)])
 def test_decode_kernels_are_considered_up_to_a_number_of_tokens(make, most):
     able = [kernel for kernel in variants() if kernel.obstacle(make(1)) is None]
     for m in (1, most):

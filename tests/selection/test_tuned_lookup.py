@@ -28,8 +28,8 @@ def holds(chosen, asked=ASKED, **changes):
 # Which problems
 
 
-@pytest.mark.parametrize(("m", "rows"), [(33, 64), (63, 64), (64, 64), (65, 128), (1000, 1024)])
-def test_m_is_rounded_up_to_blocks_of_64_rows(m, rows):
+@pytest.mark.parametrize(("m", "rows"), [(33, 64), (63, 64), (64, 64), (65, 72), (1000, 1000)])
+def test_m_is_rounded_up_to_64_and_from_there_by_8(m, rows):
     assert Key.of(dataclasses.replace(ASKED, m=m)) == Key(True, rows, 96, 128, "k")
 
 
@@ -38,8 +38,8 @@ def test_a_small_m_is_rounded_up_to_the_tokens_of_a_decode_kernel(m, tokens):
     assert Key.of(dataclasses.replace(ASKED, m=m)).m == tokens
 
 
-@pytest.mark.parametrize(("m", "there"), [(64, False), (65, True), (128, True), (129, False)])
-def test_problems_of_as_many_blocks_of_rows_share_a_choice(tables, m, there):
+@pytest.mark.parametrize(("m", "there"), [(120, False), (121, True), (128, True), (129, False)])
+def test_problems_of_as_many_eights_of_tokens_share_a_choice(tables, m, there):
     tables(user=holds(USER))
     assert found(dataclasses.replace(ASKED, m=m)) == (USER if there else None)
 
