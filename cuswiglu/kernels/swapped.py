@@ -7,6 +7,7 @@ each problem by the cost model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -176,7 +177,8 @@ class SwappedVariant(Variant):
         at_once = self.resident(multiprocessors)
         cut = self.best(problem, at_once)
         waves = self._waves(cut, at_once)
-        room = waves * at_once * self.cluster_n * self.block_n * cut.tokens.wide_width
+        # A wave that is cut along K fills its time no better: its sums have to meet.
+        room = math.ceil(waves) * at_once * self.cluster_n * self.block_n * cut.tokens.wide_width
         return Estimate(
             self,
             tiles=cut.tiles * self.cluster_n,
