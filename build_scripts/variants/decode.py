@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuswiglu.common.dtypes import ELEMENTS
-from cuswiglu.kernels.variant import DECODE_FAMILIES, PLAIN_FAMILIES
-from cuswiglu.problem import EntryPoint, Layout
+from cuswiglu.kernels.variant import DECODE_FAMILIES
+from cuswiglu.problem import Layout
 
 from .arguments import DECODE, Arguments, declarations
-from .base import MMA_ROWS, boolean
-from .entries import GENERAL, entries, is_general
+from .base import MMA_ROWS, ExchangedSource, boolean, checked_entry
 
 THREADS = 288  # two consumer warpgroups and a producer warp
 MAX_ROWS = 2 * MMA_ROWS
@@ -22,26 +21,15 @@ MAX_CHUNK = 64
 
 
 @dataclass(frozen=True)
-class DecodeSource:
-    """A variant for few tokens: `tokens` are the columns of its MMA."""
+class DecodeSource(ExchangedSource):
+    """A variant for few tokens, of DECODE_FAMILIES: `tokens` are the columns of its MMA."""
 
-    family: str  # of DECODE_FAMILIES
     tokens: int
 
     @property
     def name(self) -> str:
         """Name in the manifest: family_tokens."""
         return f"{self.family}_{self.tokens}"
-
-    @property
-    def gated(self) -> bool:
-        """Whether it computes gate and up."""
-        return self.family not in PLAIN_FAMILIES
-
-    @property
-    def entries(self) -> tuple[EntryPoint, ...]:
-        """Its entry points."""
-        return entries(self.name, (Layout.K, Layout.N), ("silu" if self.gated else "none", GENERAL))
 
     @property
     def arguments(self) -> Arguments:
@@ -88,18 +76,12 @@ class DecodeSource:
             "kChunk": self.chunk,
         }
         for entry in self.entries:
-            traits = f"{entry.name}_traits"
-            general = boolean(is_general(entry))
             major = "MN" if entry.layout is Layout.N else "K"
-            lines += [
-                f"using {traits} = cuswiglu::decode::DecodeTraits<{ELEMENTS[entry.w].cutlass}, "
-                f"{boolean(self.gated)}, {self.tokens}, cute::GMMA::Major::{major}>;",
-                *(
-                    f'static_assert({traits}::{name} == {value}, "manifest");'
-                    for name, value in constants.items()
-                ),
-                f"CUSWIGLU_ENTRY({entry.name}, {traits}, {general}, {self.ctas})",
-            ]
+            traits = (
+                f"cuswiglu::decode::DecodeTraits<{ELEMENTS[entry.w].cutlass}, "
+                f"{boolean(self.gated)}, {self.tokens}, cute::GMMA::Major::{major}>"
+            )
+            lines += checked_entry(entry, traits, constants, self.ctas)
         return "\n".join(lines) + "\n"
 
 

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuswiglu.common.dtypes import ELEMENTS
-from cuswiglu.kernels.variant import PLAIN_FAMILIES
-from cuswiglu.problem import EntryPoint, Layout
+from cuswiglu.problem import Layout
 
 from .arguments import SWAPPED, Arguments, declarations
-from .base import MMA_ROWS, boolean
-from .entries import GENERAL, entries, is_general
+from .base import MMA_ROWS, ExchangedSource, boolean, checked_entry
 
 THREADS = 384  # two consumer warpgroups and one of a producer
 TOKEN_STEP = 8  # of a WGMMA's N, and of a TMA box of the result
@@ -22,21 +20,15 @@ OUT_BYTES = 2 * 2 * 32 * MMA_ROWS * 2  # two buffers of 32 tokens for either con
 
 
 @dataclass(frozen=True)
-class SwappedSource:
+class SwappedSource(ExchangedSource):
     """A variant of exchanged operands: weights are the MMA's M, tokens its N.
 
     `raster_rows` is the rows of clusters (along N) that are walked before the next (the default of
     a run-time argument).
     """
 
-    family: str
     cluster_n: int
     raster_rows: int = 16
-
-    @property
-    def gated(self) -> bool:
-        """Whether it computes gate and up."""
-        return self.family not in PLAIN_FAMILIES
 
     @property
     def most(self) -> int:
@@ -54,11 +46,6 @@ class SwappedSource:
         return f"{self.family}_pingpong_{self.most}x{self.block_n}_1x{self.cluster_n}"
 
     @property
-    def entries(self) -> tuple[EntryPoint, ...]:
-        """Its entry points."""
-        return entries(self.name, (Layout.K, Layout.N), ("silu" if self.gated else "none", GENERAL))
-
-    @property
     def arguments(self) -> Arguments:
         """Arguments of its entry points."""
         return SWAPPED
@@ -73,7 +60,6 @@ class SwappedSource:
         return {
             "kind": "swapped",
             "threads": THREADS,
-            "schedule": "pingpong",
             "fewest": FEWEST,
             "most": self.most,
             "block_n": self.block_n,
@@ -100,18 +86,13 @@ class SwappedSource:
             "kStep": TOKEN_STEP,
         }
         for entry in self.entries:
-            traits = f"{entry.name}_traits"
             major = "MN" if entry.layout is Layout.N else "K"
-            lines += [
-                f"using {traits} = cuswiglu::swapped::SwappedTraits<"
-                f"{ELEMENTS[entry.w].cutlass}, {boolean(self.gated)}, {self.cluster_n}, "
-                f"cuswiglu::Major::{major}, {FEWEST}, {self.most}>;",
-                *(
-                    f'static_assert({traits}::{name} == {value}, "manifest");'
-                    for name, value in constants.items()
-                ),
-                f"CUSWIGLU_ENTRY({entry.name}, {traits}, {boolean(is_general(entry))}, 1)",
-            ]
+            traits = (
+                f"cuswiglu::swapped::SwappedTraits<{ELEMENTS[entry.w].cutlass}, "
+                f"{boolean(self.gated)}, {self.cluster_n}, cuswiglu::Major::{major}, {FEWEST}, "
+                f"{self.most}>"
+            )
+            lines += checked_entry(entry, traits, constants, 1)
         return "\n".join(lines) + "\n"
 
 

@@ -43,8 +43,7 @@ class TileSource:
     """A variant of tiles: a CTA computes block_m x block_n elements of the result.
 
     `raster_rows` is the rows of clusters that are walked before the next column of tiles (the
-    default of a run-time argument). `narrowest` is the least width of a column of tiles, if it is
-    not what its kind can have.
+    default of a run-time argument).
     """
 
     family: str  # of FAMILIES
@@ -53,7 +52,6 @@ class TileSource:
     block_n: int
     cluster_m: int
     raster_rows: int = 16
-    narrowest: int | None = None
 
     @property
     def name(self) -> str:
@@ -107,7 +105,7 @@ class TileSource:
             and self.schedule == "pingpong"
             and self.cluster_m > 1  # without, wins where there are many waves, however uneven
         )
-        if not of_its_kind and self.narrowest is None:
+        if not of_its_kind:
             return 0
         steps = {Layout.K: 8, Layout.PACKED_8: 8, Layout.N: self.box_n, Layout.PACKED_1: 0}
         return steps[layout]
@@ -118,8 +116,6 @@ class TileSource:
         if not step:
             return [self.block_n]
         narrowest = min(self.block_n, max(MIN_WIDTH, self.block_n - MAX_NARROWING))
-        if self.narrowest is not None:
-            narrowest = self.block_n - (self.block_n - self.narrowest) // step * step
         return list(range(self.block_n, narrowest - 1, -step))
 
     @property
@@ -185,7 +181,7 @@ class TileSource:
         return boxes
 
     def facts(self) -> dict[str, Any]:
-        """Return the part of its manifest row that decode variants do not have."""
+        """Return the part of its manifest row that other kinds do not have."""
         return {
             "kind": "tile",
             "schedule": self.schedule,

@@ -16,8 +16,8 @@ from .split import CLUSTER_SMS, Split, Tiling
 from .tile_columns import uniform
 from .variant import Estimate, Variant
 
-#: Up to so many tokens a decode kernel may be the fastest: gate and up, one weight.
-GATED_TOKENS, PLAIN_TOKENS = 128, 128
+#: Up to so many tokens a decode kernel may be the fastest.
+MOST_TOKENS = 128
 #: CTAs that are to fit on an SM -> shared memory of each (bytes).
 ROOM_BYTES = {1: SHARED_BYTES, 2: 113 << 10}
 ATOM_ROWS = 8  # boxes along K are placed at whole swizzle atoms
@@ -177,9 +177,8 @@ class DecodeVariant(Variant):
 
     def considered(self, problem: Problem, able: Sequence[Variant]) -> bool:
         """Whether it is the one for so many tokens, if they are few or no other kind is able."""
-        most = GATED_TOKENS if problem.gated else PLAIN_TOKENS
         peers = [kernel for kernel in able if kernel.family == self.family]
-        few = problem.m <= most or len(peers) == len(able)
+        few = problem.m <= MOST_TOKENS or len(peers) == len(able)
         return few and smallest_fitting(peers, problem.m) is self
 
     def split_for_any_m(

@@ -135,7 +135,8 @@ class SwappedVariant(Variant):
     def microseconds(self, problem: Problem, slicing: Slicing, at_once: int) -> float:
         """Estimate the time of a problem that is cut so."""
         width, columns = slicing.tokens.wide_width, slicing.tokens.count
-        steps = self._waves(slicing, at_once) * -(-problem.k // self.block_k)
+        k_tiles = -(-problem.k // self.block_k)
+        steps = self._waves(slicing, at_once) * k_tiles
         element = problem.weights[0]
         ctas = at_once * self.cluster_n
         box = element.bytes(2 * slicing.box_rows * self.block_k)
@@ -147,7 +148,7 @@ class SwappedVariant(Variant):
         work = Work(
             weight_bytes=max(weights, all_waves),
             l2_bytes=steps * ctas * (box + x),
-            flops=2.0 * rows * width * -(-problem.k // self.block_k) * self.block_k,
+            flops=2.0 * rows * width * k_tiles * self.block_k,
             hiding=swapped_cost.HIDING,
         )
         return swapped_cost.microseconds(

@@ -95,37 +95,32 @@ class TileVariant(Variant):
         """Count the clusters that run at once, as far as the number of SMs tells."""
         return max(1, multiprocessors // self.cluster_m)
 
-    def _busiest(self, m: int, n: int, layout: str, at_once: int) -> tuple[int, float]:
-        """Count clusters of tiles, and the work of the busiest of those that run at once."""
-        rows, cut = self.rows(m), self.columns(m, n, layout, at_once)
-        return rows * cut.count, tile_columns.busiest(cut, rows, at_once, self.block_n)
+    def _cut(self, m: int, n: int, layout: str, at_once: int) -> tuple[Cut, float]:
+        """Cut N into columns; count the work of the busiest cluster, in tiles of full width."""
+        cut = self.columns(m, n, layout, at_once)
+        return cut, tile_columns.busiest(cut, self.rows(m), at_once, self.block_n)
 
     def work(self, m: int, n: int, k: int, layout: str, multiprocessors: int) -> Work:
         """Count what a launch does besides its products."""
         at_once = self.resident(multiprocessors)
-        cut = self.columns(m, n, layout, at_once)
+        return self._work(m, n, k, *self._cut(m, n, layout, at_once), at_once)
+
+    def _work(self, m: int, n: int, k: int, cut: Cut, waves: float, at_once: int) -> Work:
         k_tiles = -(-k // self.block_k)
         weights = 2 if self.gated else 1
-        covered = cut.wide * cut.wide_width + cut.narrow * cut.narrow_width
-        steps = self.rated_waves(m, n, layout, multiprocessors) * k_tiles
         loaded = self.block_m + weights * self.block_n / self.cluster_m  # rows of a step, a CTA
         row_bytes = ELEMENT_BYTES * self.block_k
+        products = self.rows(m) * self.cluster_tokens * cut.covered * weights
         return Work(
             weight_bytes=float(ELEMENT_BYTES * weights * n * k),
-            l2_bytes=steps * at_once * self.cluster_m * loaded * row_bytes,
-            flops=2.0
-            * self.rows(m)
-            * self.cluster_tokens
-            * covered
-            * weights
-            * k_tiles
-            * self.block_k,
+            l2_bytes=waves * k_tiles * at_once * self.cluster_m * loaded * row_bytes,
+            flops=2.0 * products * k_tiles * self.block_k,
             hiding=HIDING,
         )
 
     def rated_waves(self, m: int, n: int, layout: str, multiprocessors: int) -> float:
         """Work of the busiest cluster, in tiles of full width."""
-        return self._busiest(m, n, layout, self.resident(multiprocessors))[1]
+        return self._cut(m, n, layout, self.resident(multiprocessors))[1]
 
     def analytic_rates(self) -> Rates:
         """Derive rates from the tile alone, for a kernel that was never measured."""
@@ -155,15 +150,15 @@ class TileVariant(Variant):
         next tile does not hide. With few tokens the weights' bytes take longer.
         """
         at_once = self.resident(multiprocessors)
-        clusters, count = self._busiest(problem.m, problem.n, problem.layout, at_once)
+        cut, count = self._cut(problem.m, problem.n, problem.layout, at_once)
         rates = measured.get(self.name) or self.analytic_rates()
         k_tiles = -(-problem.k // self.block_k)
         products = count * (k_tiles * rates.step_us + rates.tile_us)
-        work = self.work(problem.m, problem.n, problem.k, problem.layout, multiprocessors)
+        work = self._work(problem.m, problem.n, problem.k, cut, count, at_once)
         us = LAUNCH_US + work.microseconds(products)
         evenness = self.rows(problem.m) * problem.n / (count * at_once * self.block_n)
         rows = uniform(problem.m, self.cluster_tokens)
-        return Estimate(self, clusters * self.cluster_m, count, evenness, us, rows)
+        return Estimate(self, rows.count * cut.count * self.cluster_m, count, evenness, us, rows)
 
     def launchable(self, problem: Problem, split: Split | None) -> bool:
         """Whether there is no split: the kernel cuts its work by itself."""
@@ -172,8 +167,9 @@ class TileVariant(Variant):
     def cuts(self, problem: Problem, multiprocessors: int) -> Iterator[tuple[int, Split | None]]:
         """Yield rasters; one alone where all tiles run at once."""
         at_once = self.resident(multiprocessors)
-        clusters, _ = self._busiest(problem.m, problem.n, problem.layout, at_once)
-        for raster_rows in RASTERS if clusters > at_once else RASTERS[:1]:
+        cut = self.columns(problem.m, problem.n, problem.layout, at_once)
+        several = self.rows(problem.m) * cut.count > at_once
+        for raster_rows in RASTERS if several else RASTERS[:1]:
             yield raster_rows, None
 
     def launch_shape(

@@ -31,10 +31,14 @@ class Cut:
         """Number of tiles."""
         return self.wide + self.narrow
 
+    @property
+    def covered(self) -> int:
+        """Elements that the tiles cover."""
+        return self.wide * self.wide_width + self.narrow * self.narrow_width
+
     def padding(self, size: int) -> float:
         """Share of what the tiles cover that lies beyond `size`."""
-        covered = self.wide * self.wide_width + self.narrow * self.narrow_width
-        return 1 - size / covered
+        return 1 - size / self.covered
 
     def __str__(self) -> str:
         widths = (self.wide, self.wide_width), (self.narrow, self.narrow_width)

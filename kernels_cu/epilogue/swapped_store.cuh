@@ -16,10 +16,6 @@ template <class Traits>
 struct SwappedStore {
   using Element = typename Traits::Element;
 
-  CUTLASS_DEVICE static void sync_warpgroup(int consumer) {
-    cutlass::arch::NamedBarrier::sync(128, uint32_t(consumer));
-  }
-
   // First of the two rows of 64 that a thread has sums of; the other is 8 on.
   CUTLASS_DEVICE static int row() {
     return int(threadIdx.x) % 128 / 32 * 16 + int(threadIdx.x) % 32 / 4;

@@ -8,6 +8,7 @@
 #include <cute/atom/copy_atom.hpp>
 #include <cutlass/numeric_conversion.h>
 
+#include "common/named_barriers.cuh"
 #include "epilogue/tile_boxes.cuh"
 #include "impls/sm90_tile_traits.cuh"
 
@@ -16,10 +17,6 @@ namespace cuswiglu {
 template <class Traits>
 struct TileStore {
   using Element = typename Traits::Element;
-
-  CUTLASS_DEVICE static void sync_warpgroup(int consumer) {
-    cutlass::arch::NamedBarrier::sync(128, uint32_t(consumer));
-  }
 
   // Element v of a thread's share of row block m, kWidth wide; of gate (which = 0) or up (1).
   template <int kWidth, class Accumulators>

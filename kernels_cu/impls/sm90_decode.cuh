@@ -55,11 +55,7 @@ struct DecodeKernel {
     InputMaps const maps{x, w_first, w_second};
     EpilogueArgs<Element> const epilogue(args);
     bool const producer = cutlass::canonical_warp_idx_sync() == Traits::kConsumerThreads / 32;
-    if (producer && cute::elect_one_sync()) {
-      cute::prefetch_tma_descriptor(&maps.x);
-      cute::prefetch_tma_descriptor(&maps.first);
-      if constexpr (Traits::kGated) cute::prefetch_tma_descriptor(&maps.second);
-    }
+    if (producer && cute::elect_one_sync()) prefetch_descriptors(maps, Traits::kGated);
     init_barriers(cta);
     if (producer) {
       if (cute::elect_one_sync()) Loop::produce(cta, args, maps);
@@ -81,12 +77,7 @@ struct DecodeKernel {
       cta.barriers.sums_free.init(cta.ranks);
       cutlass::arch::fence_barrier_init();
     }
-    if (cta.ranks > 1) {
-      cute::cluster_arrive_relaxed();
-      cute::cluster_wait();
-    } else {
-      __syncthreads();
-    }
+    publish_barriers(cta.ranks > 1);
   }
 
   // kBoth: tiles have more than 64 rows, of which a thread has two of its warpgroup's; else one.

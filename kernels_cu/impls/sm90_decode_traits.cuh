@@ -8,6 +8,8 @@
 #include <cutlass/bfloat16.h>
 #include <cutlass/half.h>
 
+#include "common/stage.cuh"
+
 namespace cuswiglu::decode {
 
 using cute::Int;
@@ -135,17 +137,6 @@ struct Cta {
     return exchanged() + (sent > exchange ? sent : exchange);
   }
   CUTLASS_DEVICE int sum_floats() const { return Traits::kChunk * share; }
-};
-
-struct Stage {
-  int index = 0;
-  uint32_t phase = 0;
-  CUTLASS_DEVICE void next(int stages) {
-    if (++index == stages) {
-      index = 0;
-      phase ^= 1;
-    }
-  }
 };
 
 CUTLASS_DEVICE void sync_consumers() { cutlass::arch::NamedBarrier::sync(256, 0); }

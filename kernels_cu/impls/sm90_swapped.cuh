@@ -26,7 +26,6 @@
 // Programmatic dependent launch as in sm90_tile.cuh.
 #pragma once
 
-#include <cute/arch/cluster_sm90.hpp>
 #include <cutlass/arch/reg_reconfig.h>
 
 #include "common/launch.cuh"
@@ -68,9 +67,7 @@ struct SwappedKernel {
     int const warpgroup = cutlass::canonical_warp_group_idx();
     bool const producer = cutlass::canonical_warp_idx_sync() == 0 && cute::elect_one_sync();
     if (producer) {
-      cute::prefetch_tma_descriptor(&maps.x);
-      cute::prefetch_tma_descriptor(&maps.first);
-      if constexpr (Traits::kGated) cute::prefetch_tma_descriptor(&maps.second);
+      prefetch_descriptors(maps, Traits::kGated);
       cute::prefetch_tma_descriptor(&out);
     }
     init_barriers(cta);
@@ -94,12 +91,7 @@ struct SwappedKernel {
       cta.fixed.sums_free.init(4);
       cutlass::arch::fence_barrier_init();
     }
-    if constexpr (Traits::kClusterN > 1) {
-      cute::cluster_arrive_relaxed();
-      cute::cluster_wait();
-    } else {
-      __syncthreads();
-    }
+    publish_barriers(Traits::kClusterN > 1);
   }
 
   // ---- Producer, one thread ----
@@ -121,15 +113,6 @@ struct SwappedKernel {
   }
 
   // ---- Consumers, a warpgroup each ----
-
-  // Named barriers wake faster than those in shared memory: the turn changes once a tile, and the
-  // tensor cores would idle meanwhile.
-  CUTLASS_DEVICE static void wait_for_turn(int consumer) {
-    cutlass::arch::NamedBarrier::sync(256, uint32_t(Traits::kConsumers + consumer));
-  }
-  CUTLASS_DEVICE static void give_turn(int consumer) {
-    cutlass::arch::NamedBarrier::arrive(256, uint32_t(Traits::kConsumers + consumer));
-  }
 
   CUTLASS_DEVICE static void consume(Cta const& cta, SwappedScheduler const& scheduler, int k_tiles,
                                      int consumer, int columns,

@@ -9,6 +9,8 @@
 #include <cutlass/bfloat16.h>
 #include <cutlass/half.h>
 
+#include "common/named_barriers.cuh"
+#include "common/stage.cuh"
 #include "impls/sm90_tile_sizes.cuh"
 #include "scheduler/swapped.cuh"
 
@@ -29,13 +31,13 @@ struct SwappedTraits {
   static constexpr Major kMajor = kMajor_;
   static constexpr int kFewest = kFewest_;
   static constexpr int kMost = kMost_;
-  static constexpr int kStep = 8;  // of a WGMMA's N
+  static constexpr int kStep = SwappedScheduler::kStep;  // of a WGMMA's N
   static_assert(kMost % kStep == 0 && kFewest % kStep == 0 && kMost <= 208, "WGMMAs, registers");
 
   static constexpr int kBlockK = 64;   // one 128-byte swizzle span of BF16
   static constexpr int kMmaRows = 64;  // of a WGMMA: rows of a box of weights, at most
   static constexpr int kRowBytes = kBlockK * int(sizeof(Element));
-  static constexpr int kConsumers = 2;  // warpgroups
+  static constexpr int kConsumers = kConsumerWarpgroups;
   static constexpr int kThreads = 128 * (1 + kConsumers);
   // Registers after the split at kernel entry (65536 / 384 threads = 168 each).
   static constexpr int kProducerRegisters = 24;
@@ -113,25 +115,6 @@ struct Cta {
   CUTLASS_DEVICE float4* sums() const { return reinterpret_cast<float4*>(ring); }
   CUTLASS_DEVICE Element* x(int stage) const {
     return reinterpret_cast<Element*>(ring + stage * stage_bytes + 2 * Traits::kWeightBytes);
-  }
-};
-
-// A place in the ring.
-struct Stage {
-  int index = 0;
-  uint32_t phase = 0;
-  CUTLASS_DEVICE void next(int stages) {
-    if (++index == stages) {
-      index = 0;
-      phase ^= 1;
-    }
-  }
-  // Passes over `steps`.
-  CUTLASS_DEVICE void skip(int steps, int stages) {
-    index += steps;
-    int const rounds = index / stages;
-    index -= rounds * stages;
-    phase ^= uint32_t(rounds) & 1;
   }
 };
 

@@ -79,11 +79,7 @@ struct TileKernel {
     bool const producer = cutlass::canonical_warp_idx_sync() == 0 && cute::elect_one_sync();
 
     if (producer) {
-      cute::prefetch_tma_descriptor(&maps.x);
-      cute::prefetch_tma_descriptor(&maps.first);
-      if constexpr (Traits::kWeights * Traits::kPasses == 2) {
-        cute::prefetch_tma_descriptor(&maps.second);
-      }
+      prefetch_descriptors(maps, Traits::kWeights * Traits::kPasses == 2);
       cute::prefetch_tma_descriptor(&out);
     }
     init_barriers(smem);
@@ -109,12 +105,7 @@ struct TileKernel {
       }
       cutlass::arch::fence_barrier_init();
     }
-    if constexpr (Traits::kClusterM > 1) {
-      cute::cluster_arrive_relaxed();
-      cute::cluster_wait();
-    } else {
-      __syncthreads();
-    }
+    publish_barriers(Traits::kClusterM > 1);
   }
 
   // ---- Producer, one thread ----
@@ -160,7 +151,7 @@ struct TileKernel {
       TileCoord const tile = tile_of(scheduler, number);
       if (biased) {
         Added::fetch(epilogue, tile.n, columns, smem.biases[consumer]);
-        Store::sync_warpgroup(consumer);
+        sync_warpgroup(consumer);
       }
       // Inlined however long it is.
       Traits::for_width(tile.width, [&](auto width) __attribute__((always_inline)) {
@@ -172,15 +163,6 @@ struct TileKernel {
 
   CUTLASS_DEVICE static TileCoord tile_of(DenseScheduler const& scheduler, int number) {
     return Loop::Operands::tile(scheduler.coord(number), scheduler.wide_width, Loop::rank());
-  }
-
-  // Named barriers wake faster than those in shared memory: the turn changes once a tile, and the
-  // tensor cores would idle meanwhile.
-  CUTLASS_DEVICE static void wait_for_turn(int consumer) {
-    cutlass::arch::NamedBarrier::sync(256, uint32_t(Traits::kConsumers + consumer));
-  }
-  CUTLASS_DEVICE static void give_turn(int consumer) {
-    cutlass::arch::NamedBarrier::arrive(256, uint32_t(Traits::kConsumers + consumer));
   }
 
   // One consumer warpgroup's share of a tile kWidth wide.
@@ -265,7 +247,7 @@ struct TileKernel {
       node.params = &params;
       node.smem = to.boxes;
       node.store_tile(accum, typename Traits::template Width<kWidth>::TiledMma{}, to.row, to.column,
-                      threadIdx.x % 128, [&] { Store::sync_warpgroup(to.consumer); }, to.stored);
+                      threadIdx.x % 128, [&] { sync_warpgroup(to.consumer); }, to.stored);
     } else {
       auto result = [&](int v, int m) {
         if constexpr (Traits::kPasses == 2) {

@@ -32,10 +32,10 @@ struct SwappedMainloop {
     int const second = Traits::kGated ? n : n + cta.rows;
     if constexpr (Traits::kMajor == Major::K) {
       box(maps.first, 0, k, n);
-      box(Traits::kGated ? maps.second : maps.first, 1, k, second);
+      box(maps.second, 1, k, second);
     } else {
       box(maps.first, 0, n, k);
-      box(Traits::kGated ? maps.second : maps.first, 1, second, k);
+      box(maps.second, 1, second, k);
     }
   }
 

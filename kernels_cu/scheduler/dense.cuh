@@ -10,7 +10,7 @@
 // clusters take numbers first, first + grid, first + 2 grid, ...
 #pragma once
 
-#include "common/host_device.cuh"
+#include "scheduler/bands.cuh"
 
 namespace cuswiglu {
 
@@ -45,16 +45,9 @@ struct DenseScheduler {
   CUSWIGLU_HOST_DEVICE ClusterCoord coord(int number) const {
     bool const narrow = number >= rows * wide;
     if (narrow) number -= rows * wide;
-    int const per_band = raster_rows * (narrow ? columns - wide : wide);
-    int const band = number / per_band;
-    int const first_row = band * raster_rows;
-    int const rows_left = rows - first_row;
-    int const band_rows = rows_left < raster_rows ? rows_left : raster_rows;
-    int const within = number - band * per_band;
-    int const column = within / band_rows;
-    int const row = first_row + within - column * band_rows;
-    if (narrow) return {row, wide * wide_width + column * narrow_width, narrow_width};
-    return {row, column * wide_width, wide_width};
+    Place const at = place_in_bands(number, rows, narrow ? columns - wide : wide, raster_rows);
+    if (narrow) return {at.row, wide * wide_width + at.column * narrow_width, narrow_width};
+    return {at.row, at.column * wide_width, wide_width};
   }
 };
 

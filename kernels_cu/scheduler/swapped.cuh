@@ -11,7 +11,7 @@
 // compute, each a part of K. A cluster gets at most one of those, behind all others.
 #pragma once
 
-#include "common/host_device.cuh"
+#include "scheduler/bands.cuh"
 
 namespace cuswiglu {
 
@@ -46,17 +46,10 @@ struct SwappedScheduler {
       number = whole + behind / cluster;
       rank = behind % cluster;
     }
-    int const per_band = raster_rows * columns;
-    int const band = number / per_band;
-    int const first_row = band * raster_rows;
-    int const rows_left = rows - first_row;
-    int const band_rows = rows_left < raster_rows ? rows_left : raster_rows;
-    int const within = number - band * per_band;
-    int const column = within / band_rows;
-    int const row = first_row + within - column * band_rows;
-    int const narrow = column < wide ? 0 : column - wide;
-    return {row * cluster + rank, column * width - narrow * kStep,
-            column < wide ? width : width - kStep, split};
+    Place const at = place_in_bands(number, rows, columns, raster_rows);
+    int const narrow = at.column < wide ? 0 : at.column - wide;
+    return {at.row * cluster + rank, at.column * width - narrow * kStep,
+            at.column < wide ? width : width - kStep, split};
   }
 };
 
