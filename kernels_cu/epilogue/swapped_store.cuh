@@ -92,29 +92,31 @@ struct SwappedStore {
       auto const rounded = round(y);
       return reinterpret_cast<uint32_t const&>(rounded);
     };
+    // One lane of each warp issues the warp's boxes: uniform, so that no lane waits for another.
+    static_assert(Traits::kOutTokens == 4 * Traits::kOutBoxTokens, "a box for each warp");
+    int const box = cutlass::canonical_warp_idx_sync() % 4 * Traits::kOutBoxTokens;
+    bool const issuing = cute::elect_one_sync();
     CUTLASS_PRAGMA_UNROLL
     for (int from = 0; from < Traits::kMost; from += Traits::kOutTokens) {
       if (from >= range.last) break;
       if (from + Traits::kOutTokens <= range.first) continue;
       Element* buffer = cta.fixed.out[consumer][stored % Traits::kOutStages];
       unsigned char* to = reinterpret_cast<unsigned char*>(buffer) + place;
+      // Also of tokens behind the last: arithmetic of more of them at a time takes less time.
       CUTLASS_PRAGMA_UNROLL
-      for (int t = 0; t < Traits::kOutTokens; t += 16) {
-        if (from + t >= range.last) break;
+      for (int t = 0; t < Traits::kOutTokens && from + t < Traits::kMost; t += 16) {
         int const i = (from + t) / 2;  // sums of 16 tokens
         cute::SM90_U16x8_STSM_T::copy(pair(i), pair(i + 2), pair(i + 4), pair(i + 6),
                                       *reinterpret_cast<cute::uint128_t*>(to + t * 128));
       }
       cute::tma_store_fence();
-      bool const issuing = thread < Traits::kOutTokens / Traits::kOutBoxTokens;
       // Behind this barrier the next buffer is free: only the last store may still read its own.
       if (issuing) cute::tma_store_wait<Traits::kOutStages - 2>();
       sync_warpgroup(consumer);
       if (issuing) {
-        int const first = thread * Traits::kOutBoxTokens;
-        if (from + first >= range.first && from + first < range.last) {
-          cute::SM90_TMA_STORE_2D::copy(&tma, buffer + first * Traits::kMmaRows, column,
-                                        token + from + first);
+        if (from + box >= range.first && from + box < range.last) {
+          cute::SM90_TMA_STORE_2D::copy(&tma, buffer + box * Traits::kMmaRows, column,
+                                        token + from + box);
         }
         cute::tma_store_arrive();
       }
@@ -124,7 +126,7 @@ struct SwappedStore {
 
   // Shared memory must outlive the stores that read it.
   CUTLASS_DEVICE static void drain() {
-    if (threadIdx.x % 128 < Traits::kOutTokens / Traits::kOutBoxTokens) cute::tma_store_wait<0>();
+    cute::tma_store_wait<0>();
   }
 };
 
