@@ -60,6 +60,15 @@ SWAPPED: Arguments = (
     ("stages", "int32"),
     *_LAST,
 )
+RESIDENT: Arguments = (
+    *_INPUTS,
+    ("out", "tensor_map"),
+    *_BIASES,
+    *_SIZES,
+    ("groups", "int32"),  # of columns of tiles: a CTA keeps the weights of one
+    ("stages", "int32"),
+    *_LAST,
+)
 DECODE: Arguments = (
     *_INPUTS,
     ("out", "pointer"),

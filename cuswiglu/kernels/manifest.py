@@ -9,6 +9,7 @@ from typing import Any
 
 from ..problem import EntryPoint, Layout
 from .decode import DecodeVariant
+from .resident import ResidentVariant
 from .swapped import SwappedVariant
 from .tile import TileVariant
 from .variant import Variant
@@ -36,6 +37,10 @@ def _entry(row: dict[str, Any]) -> EntryPoint:
     return EntryPoint(Layout(row["layout"]), **{field: row[field] for field in asked.split()})
 
 
+def _boxes(row: dict[str, Any]) -> tuple[tuple[str, tuple[int, int, int]], ...]:
+    return tuple((operand, (box[0], box[1], box[2])) for operand, box in row["boxes"].items())
+
+
 def _parse(row: dict[str, Any], folder: Path) -> Variant:
     entries = row["entries"]
     common = {field: row[field] for field in ("name", "family", "block_k", "threads", "sha256")}
@@ -52,12 +57,17 @@ def _parse(row: dict[str, Any], folder: Path) -> Variant:
     if row["kind"] == "decode":
         own = "tokens mma_rows max_rows max_ranks max_stages ctas barrier_bytes chunk"
         return DecodeVariant(**common, **{field: row[field] for field in own.split()})
+    if row["kind"] == "resident":
+        own = "block_m block_n fixed_bytes weight_bytes x_bytes max_stages max_slices"
+        return ResidentVariant(
+            **common, **{field: row[field] for field in own.split()}, boxes=_boxes(row)
+        )
     own = "schedule block_m block_n cluster_m stages shared_bytes raster_rows"
     return TileVariant(
         **common,
         **{field: row[field] for field in own.split()},
         widths=tuple((major, tuple(widths)) for major, widths in row["widths"].items()),
-        boxes=tuple((operand, (box[0], box[1], box[2])) for operand, box in row["boxes"].items()),
+        boxes=_boxes(row),
         fitted_boxes=tuple(row["fitted_boxes"]),
     )
 

@@ -52,7 +52,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Variant(ABC):
-    """A compiled kernel: a `TileVariant`, a `SwappedVariant` or a `DecodeVariant`.
+    """A compiled kernel, as `TileVariant`, `SwappedVariant`, `ResidentVariant` or `DecodeVariant`.
 
     Attributes
     ----------
@@ -150,6 +150,10 @@ class Variant(ABC):
     def considered(self, problem: Problem, able: Sequence[Variant]) -> bool:
         """Whether selection considers the kernel beside the others that are able to compute it."""
         return True
+
+    def settles(self, problem: Problem) -> bool:
+        """Whether no kernel of another kind comes near it: selection then considers none."""
+        return False
 
     def split_for_any_m(
         self: _Kind, able: Sequence[_Kind], problem: Problem, multiprocessors: int

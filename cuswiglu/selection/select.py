@@ -206,7 +206,8 @@ def _for_any_m(problem: Problem, device: DeviceInfo | None, kernels: Sequence[Va
 
 def prune(problem: Problem, able: Sequence[Variant]) -> list[Variant]:
     """Keep the kernels that selection considers, of those that can compute a problem."""
-    return [kernel for kernel in able if kernel.considered(problem, able)]
+    settling = [kernel for kernel in able if kernel.settles(problem)]
+    return [kernel for kernel in settling or able if kernel.considered(problem, able)]
 
 
 def estimates(problem: Problem, device: DeviceInfo, kernels: Sequence[Variant]) -> list[Estimate]:

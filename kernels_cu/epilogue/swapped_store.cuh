@@ -125,9 +125,7 @@ struct SwappedStore {
   }
 
   // Shared memory must outlive the stores that read it.
-  CUTLASS_DEVICE static void drain() {
-    cute::tma_store_wait<0>();
-  }
+  CUTLASS_DEVICE static void drain() { cute::tma_store_wait<0>(); }
 };
 
 }  // namespace cuswiglu::swapped

@@ -9,6 +9,7 @@ import cuswiglu
 from cuswiglu import arrays, problem
 from cuswiglu.kernels.decode import DecodeVariant
 from cuswiglu.kernels.manifest import variants
+from cuswiglu.kernels.resident import ResidentVariant
 from cuswiglu.kernels.swapped import SwappedVariant
 from cuswiglu.kernels.tile import TileVariant
 from cuswiglu.kernels.tile_columns import Cut, uniform
@@ -31,6 +32,7 @@ def cases(kind):
 CASES, IDS = cases(TileVariant)
 DECODE_CASES, DECODE_IDS = cases(DecodeVariant)
 SWAPPED_CASES, SWAPPED_IDS = cases(SwappedVariant)
+RESIDENT_CASES, RESIDENT_IDS = cases(ResidentVariant)
 
 
 def widths(kernel, layout):

@@ -1,9 +1,10 @@
 """Run under compute-sanitizer: small launches with tails, of the families that are named.
 
 Of tiles every variant, layout and width; of kernels of exchanged operands every variant and layout,
-and widths from the fewest tokens to the most; of decode kernels every variant and layout, one CTA
-and as many as share K. Each of SiLU alone, and of another activation with biases. Prints how many
-launches there were. With --overrun, one that writes behind its result.
+and widths from the fewest tokens to the most; of resident ones every variant and layout; of decode
+kernels every variant and layout, one CTA and as many as share K. Each of SiLU alone, and of another
+activation with biases. Prints how many launches there were. With --overrun, one that writes behind
+its result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ import ml_dtypes
 import numpy
 
 from cuswiglu.kernels.split import Split
-from tests.gpu.cases import CASES, DECODE_CASES, SWAPPED_CASES, cut, launch, weights, widths
+from tests.gpu.cases import (
+    CASES,
+    DECODE_CASES,
+    RESIDENT_CASES,
+    SWAPPED_CASES,
+    cut,
+    launch,
+    weights,
+    widths,
+)
 from tests.gpu.drawing import drawer, weight
 
 
@@ -89,6 +99,10 @@ def main(families: Collection[str]) -> None:
 
         # K long enough to be cut in a cluster.
         run(kernel, layout, 328, 200, 1800, slicing=slicing)
+    for kernel, layout in RESIDENT_CASES:
+        if kernel.family in families:
+            # So many rows that a CTA has several, and stages come around.
+            run(kernel, layout, 20_000, 200, 200)
     cupy.cuda.runtime.deviceSynchronize()
     print(f"{count} launches")
 
