@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from benchmarks.targets import targets
+from cuswiglu.bench import record as records
 from cuswiglu.bench.contenders import _jax, _tokamax, _torch, inputs
 from cuswiglu.bench.record import CellRecord, Outcome, Record
 from cuswiglu.bench.report import tables
 from cuswiglu.bench.suites import glu
 from cuswiglu.bench.suites.glu import SUITE
+from cuswiglu.cli import main
 from cuswiglu.testing import numerics, timing
 from tests.helpers.bench_cells import named
 from tests.helpers.bench_host import CELL, host
@@ -194,3 +196,13 @@ def test_the_version_of_tokamax_is_recorded():
     from cuswiglu.bench.run import machine
 
     assert _tokamax.NAME in machine.PACKAGES
+
+
+def test_a_kept_record_is_summed_up_in_jax_and_in_cupy(capsys, tmp_path):
+    pytest.importorskip("rich")
+    ratios = {"cuswiglu-jax": 1.0, "tokamax": 1.7, "auto": 1.0, "torch-eager": 2.5}
+    path = tmp_path / "glu.json"
+    records.save(kept(dict.fromkeys(SUITE.cells, ratios)), path)
+    assert main(["bench", "--from", str(path)]) == 0
+    lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
+    assert (lines["tokamax"][1], lines["torch-eager"][1]) == ("1.700", "2.500")

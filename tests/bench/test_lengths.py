@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from benchmarks.targets import targets
+from cuswiglu.bench import record as records
 from cuswiglu.bench.contenders import Contender, Runner, _behind, _torch
 from cuswiglu.bench.record import Outcome, Record
 from cuswiglu.bench.report import tables
 from cuswiglu.bench.suites.lengths import SUITE, behind_speed
+from cuswiglu.cli import main
 from tests.helpers.bench_host import contender, host, measured, right
 from tests.helpers.bench_records import FAILED, SESSION, row
 
@@ -184,3 +186,13 @@ def test_without_a_writer_there_is_no_target_behind_it():
     found = targets(kept(outcomes() | {"writer": FAILED}))
     assert [one.name for one in found if "behind" in one.name] == []
     assert len(found) == 4
+
+
+def test_a_kept_record_is_summed_up(capsys, tmp_path):
+    pytest.importorskip("rich")
+    path = tmp_path / "lengths.json"
+    records.save(kept(outcomes()), path)
+    assert main(["bench", "--from", str(path)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [*["bare,", "both", "behind", "a", "writer"], "1.000"] in [line[:6] for line in lines]
+    assert ["fused", "1.200"] in [line[:2] for line in lines]

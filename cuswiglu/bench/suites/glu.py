@@ -117,9 +117,7 @@ SUITE = Suite(
     ),
     tables={
         "in JAX": lambda record: summaries.speed_table(record, OURS, PLAIN, _tokamax.NAME),
-        "in CuPy": lambda record: summaries.speed_table(
-            record, AUTO, *_torch.EAGER, _torch.COMPILE
-        ),
+        "in CuPy": lambda record: summaries.speed_table(record, AUTO, _torch.EAGER, _torch.COMPILE),
     },
     method=Method(
         measure=functools.partial(measure, sets=sets),
