@@ -25,8 +25,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         help="time every kernel beside cuBLAS, torch, JAX and QuACK; plots",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Times calls of ours on the sizes of Qwen-2.5's models, beside cuBLAS's\n"
-        "products and what is installed of torch, JAX, QuACK and flash-swiglu-mlp, on\n"
-        "rotating weights, in turns. Suites:\n\n"
+        "products and what is installed of torch, JAX, QuACK, tokamax and\n"
+        "flash-swiglu-mlp, on rotating weights, in turns. Suites:\n\n"
         + "\n".join(f"  {suite.name:<16} {suite.about}" for suite in SUITES.values()),
     )
     source = parser.add_mutually_exclusive_group(required=True)

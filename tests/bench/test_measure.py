@@ -8,7 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cuswiglu.bench.contenders import Contender, expected, inputs
+from cuswiglu.bench.contenders import (
+    Contender,
+    Found,
+    InapplicableError,
+    expected,
+    inputs,
+    limited,
+)
 from cuswiglu.bench.run import measure
 from cuswiglu.bench.suites import SUITES
 from tests.helpers.bench_host import CELL, contender, host, measured, raises, right
@@ -137,3 +144,21 @@ def test_poison_is_nan():
     array = np.zeros((3, 4), ml_dtypes.bfloat16)
     inputs.poison(array)
     assert np.isnan(array.astype(np.float32)).all()
+
+
+def test_a_contender_that_is_not_made_for_a_cell_is_not_told_of(host):
+    unfit = Contender("unfit", raises(InapplicableError("K is too large")))
+    found = measured(unfit, contender("mine", right)).outcomes
+    assert list(found) == ["mine"]
+
+
+def test_contenders_can_be_limited_to_some_cells(host):
+    both = Found([contender("mine", right), contender("other", right)], {"jax": "not here"})
+    mine = limited(replace(both, contenders=both.contenders[:1]), lambda cell: cell.m > CELL.m)
+    assert list(measured(*mine.contenders, both.contenders[1]).outcomes) == ["other"]
+    assert mine.missing == both.missing
+
+
+def test_a_suite_can_say_how_many_sets_calls_rotate_over(host):
+    found = measure.measure(CELL, [contender("mine", right)], seed=0, rounds=1, sets=lambda cell: 5)
+    assert found.sets == 5

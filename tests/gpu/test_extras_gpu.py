@@ -16,6 +16,8 @@ from tests.gpu.cases import (
     DECODE_CASES,
     DECODE_IDS,
     IDS,
+    RESIDENT_CASES,
+    RESIDENT_IDS,
     SWAPPED_CASES,
     SWAPPED_IDS,
     launch,
@@ -26,13 +28,18 @@ from tests.helpers import fp64
 
 ACTIVATIONS = list(fp64.ACTIVATIONS)
 BIASES = [(), ("first",), ("second",), ("first", "second")]
-#: (M, N, K) with tails in all of them, for kernels of tiles and for decode kernels.
-SHAPES = {"tiles": [(65, 104, 72), (513, 1000, 584)], "decode": [(3, 104, 72), (33, 296, 584)]}
+#: (M, N, K) with tails in all of them, for each kind of kernels.
+SHAPES = {
+    "tiles": [(65, 104, 72), (513, 1000, 584)],
+    "resident": [(65, 104, 72), (5001, 1000, 248)],
+    "decode": [(3, 104, 72), (33, 296, 584)],
+}
 EVERY = [
     pytest.param(kernel, layout, shape, id=f"{name}-{'x'.join(map(str, shape))}")
     for kind, cases, names in (
         ("tiles", CASES, IDS),
         ("tiles", SWAPPED_CASES, SWAPPED_IDS),
+        ("resident", RESIDENT_CASES, RESIDENT_IDS),
         ("decode", DECODE_CASES, DECODE_IDS),
     )
     for (kernel, layout), name in zip(cases, names, strict=True)

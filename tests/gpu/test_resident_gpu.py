@@ -36,7 +36,7 @@ def test_any_sizes_and_extras_match_fp64(cupy, draw, poisoned, kernel, layout):
     for _ in range(60):
         m, n = chance.randint(1, 40_000), 8 * chance.randint(1, 160)
         k = 8 * chance.randint(1, 32)
-        case = (m, n, k, activation := chance.choice(("silu", "gelu", "relu")))
+        case = (m, n, k, activation := chance.choice(("silu", "gelu", "relu", "sigmoid")))
         x, gate, up = draw(m, k, n, layout)
         biases = tuple(draw(2, n, 8)[0]) if chance.random() < 0.5 else ()
         guard, out = poisoned(m, n)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...arrays import cupy_module
+from ...kernels import manifest
 from ...testing import timing
 from .base import Contender, Found, Runner, absent
 from .inputs import Inputs
@@ -28,6 +29,19 @@ def why_missing() -> str:
     except Exception as error:
         return f"jax cannot be used: {error}"
     return "" if platform in ("gpu", "cuda") else f"jax sees no GPU, only {platform}"
+
+
+def why_ours_missing() -> str:
+    """Tell why `cuswiglu.jax` cannot take part; empty if it can."""
+    reason = why_missing()
+    if reason:
+        return reason
+    try:
+        manifest.variants()
+        import cuswiglu.jax  # noqa: F401
+    except (ImportError, manifest.KernelsUnavailableError) as error:
+        return str(error)
+    return ""
 
 
 #: Calls ahead of the timed ones of a turn. Where its buffers have moved since the turn before, XLA
@@ -85,20 +99,45 @@ def plain_mlp(x: Any, gate: Any, up: Any, down: Any) -> Any:
     return (jax.nn.silu(x @ gate) * (x @ up)) @ down
 
 
-def _make(inputs: Inputs) -> Runner:
+def plain_swiglu(x: Any, gate: Any, up: Any) -> Any:
+    """Compute gate and up as they are written in JAX; weights (K, N)."""
+    import jax
+
+    return jax.nn.silu(x @ gate) * (x @ up)
+
+
+def weights(inputs: Inputs) -> list[tuple[Any, Any]]:
+    """View gate and up of each set as JAX's arrays, (N, K)."""
+    import jax.numpy as jnp
+
+    both = zip(inputs.w_gate, inputs.w_up, strict=True)
+    return [(jnp.from_dlpack(gate), jnp.from_dlpack(up)) for gate, up in both]
+
+
+def jitted(inputs: Inputs, function: Callable[..., Any], sets: Any) -> Runner:
+    """Run a function of x and of each set of weights under `jax.jit`, all sets in one program.
+
+    There each call waits for the one before: XLA would join products of one x into larger ones.
+    """
     import jax
     import jax.numpy as jnp
 
-    x = jnp.from_dlpack(inputs.x)
-    gate, up = ([jnp.from_dlpack(w) for w in weights] for weights in (inputs.w_gate, inputs.w_up))
+    x, one = jnp.from_dlpack(inputs.x), jax.jit(function)
 
-    def swiglu(x: Any, gate: Any, up: Any) -> Any:
-        return jax.nn.silu(x @ gate.T) * (x @ up.T)
+    def in_turn(x: Any, sets: Any) -> list[Any]:
+        results = []
+        for arrays in sets:
+            x, result = jax.lax.optimization_barrier((x, one(x, *arrays)))
+            results.append(result)
+        return results
 
-    one = jax.jit(swiglu)
-    every = jax.jit(lambda x, gate, up: [swiglu(x, *pair) for pair in zip(gate, up, strict=True)])
+    every = jax.jit(in_turn)
 
     def output() -> Any:
-        return cupy_module().from_dlpack(jax.block_until_ready(one(x, gate[0], up[0])))
+        return cupy_module().from_dlpack(jax.block_until_ready(one(x, *sets[0])))
 
-    return Runner(output, JaxTimed(lambda: every(x, gate, up)), captured=False)
+    return Runner(output, JaxTimed(lambda: every(x, sets)), captured=False)
+
+
+def _make(inputs: Inputs) -> Runner:
+    return jitted(inputs, lambda x, gate, up: plain_swiglu(x, gate.T, up.T), weights(inputs))

@@ -21,7 +21,7 @@ from ...problem.activations import ClampedSwiGLU
 from ...runtime import plan
 from ...selection import select
 from . import _silu_mul
-from .base import Contender, Found, Runner, absent
+from .base import Contender, Found, InapplicableError, Runner, absent
 from .inputs import Inputs, poison
 
 #: The family of an ablation that leaves the activation out.
@@ -75,7 +75,7 @@ def mlp() -> Found:
     """Find auto, GEMM + fused SiLU + GEMM, and two bare GEMMs."""
     return Found(
         [
-            Contender("auto", _mlp, "mlp"),
+            Contender("auto", whole_mlp, "mlp"),
             Contender("fused", fused, "mlp"),
             Contender("two-gemms", _two_gemms, "mlp"),
         ]
@@ -97,7 +97,14 @@ def runner(call: Callable[[int], Any], out: Any, choice: str = "") -> Runner:
 
 def _maker(kernel: variant.Variant) -> Callable[[Inputs], Runner]:
     packed = kernel.family == "interleave"
-    return lambda inputs: swiglu(inputs, kernel.name, packed=packed)
+
+    def make(inputs: Inputs) -> Runner:
+        try:
+            return swiglu(inputs, kernel.name, packed=packed)
+        except ValueError as error:  # names the kernel's limit
+            raise InapplicableError(str(error)) from error
+
+    return make
 
 
 def swiglu(
@@ -162,7 +169,8 @@ def bare(inputs: Inputs) -> Runner:
     return runner(lambda number: cublas.matmul(x, weights[number], out, workspace), out)
 
 
-def _mlp(inputs: Inputs) -> Runner:
+def whole_mlp(inputs: Inputs) -> Runner:
+    """Call `cuswiglu.mlp`."""
     x, out, weights = inputs.x, inputs.result, inputs.layers
     return runner(
         lambda number: functional.mlp(x, *weights[number], out=out),

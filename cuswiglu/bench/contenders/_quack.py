@@ -8,7 +8,7 @@ from .inputs import Inputs
 
 
 def gate_up() -> Found:
-    """Find quack, whose first call in a process tunes for 70 to 90 s, and quack-default."""
+    """Find quack, which tunes for seconds in each cell, and first compiles, and quack-default."""
     names = ["quack", "quack-default"]
     reason = _torch.why_missing()
     if reason:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...common.dtypes import BFLOAT16
 from ...testing import timing
+from ..cells import Cell
+
+
+class InapplicableError(ValueError):
+    """A contender is not made for a cell, in which it does not take part then."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Contender:
     name : str
     make : function
         Makes it ready for a cell's inputs, which are the suite's; may raise, which only costs it
-        that cell.
+        that cell. After an `InapplicableError` nothing is told of it there.
     computes : str
         What its result is, as `Expected.of` takes it.
     family : str
@@ -68,6 +74,18 @@ class Found:
 def absent(names: list[str], reason: str) -> Found:
     """Tell one reason why all of these are missing."""
     return Found([], dict.fromkeys(names, reason))
+
+
+def limited(found: Found, takes: Callable[[Cell], bool]) -> Found:
+    """Let contenders take part in some of the cells only."""
+
+    def make(contender: Contender, inputs: Any) -> Runner:
+        if not takes(inputs.cell):
+            raise InapplicableError(f"{contender.name} takes no part in {inputs.cell}")
+        return contender.make(inputs)
+
+    contenders = [replace(one, make=functools.partial(make, one)) for one in found.contenders]
+    return replace(found, contenders=contenders)
 
 
 def joined(parts: Iterable[Found]) -> Found:

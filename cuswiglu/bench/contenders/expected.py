@@ -32,6 +32,8 @@ class Expected:
     down : (N, K_out) array or None
     stack : (rows, K) array or None
         x plus the MLP of x, layer after layer.
+    x : (rows, K) array or None
+        For contenders that only move it.
     """
 
     xp: Any
@@ -39,6 +41,7 @@ class Expected:
     bias: Any = None
     down: Any = None
     stack: Any = None
+    x: Any = None
 
     @property
     def swiglu(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,16 +137,31 @@ class Inputs:
             bias=self.biases[0].reshape(-1) if self.biases else None,
             down=downs[0] if downs else None,
             stack=stack(xp, x, zip(self.w2, downs, strict=True)) if self.stacked else None,
+            x=x.astype(xp.float64),
         )
 
 
+def rotated(cell: Cell) -> int:
+    """Count the sets of weights of which calls find none in the L2.
+
+    Gate and up alone outrun it: some contenders leave the down projection out.
+    """
+    return timing.buffer_sets(cell.gate_up_bytes)
+
+
 def draw(
-    cell: Cell, seed: int, *, whole_mlp: bool, layers: int = 0, dtype: Any = BFLOAT16
+    cell: Cell,
+    seed: int,
+    *,
+    whole_mlp: bool,
+    layers: int = 0,
+    sets: Callable[[Cell], int] = rotated,
+    dtype: Any = BFLOAT16,
 ) -> Inputs:
     """Draw random inputs of a cell, on the current device; the same for the same seed.
 
-    With `layers`, as many sets of weights, which feed each other. Those of another dtype are the
-    same numbers before they are rounded to it.
+    With `layers`, as many sets of weights, which feed each other; else as many as `sets` says.
+    Those of another dtype are the same numbers before they are rounded to it.
     """
     cupy = cupy_module()
     state = np.random.SeedSequence([seed, cell.k, cell.n, cell.m]).generate_state(1)
@@ -157,16 +173,15 @@ def draw(
         return values.astype(dtype)
 
     k, n = cell.k, cell.n
-    # Gate and up alone outrun the L2: some contenders leave the down projection out.
-    sets = range(layers or timing.buffer_sets(cell.gate_up_bytes))
+    count = layers or sets(cell)
     down = n**-0.5 * (STACK_SCALE if layers else 1)
     return Inputs(
         cell,
         normal(cell.m, k, 1.0),
-        tuple(normal(2 * n, k, k**-0.5) for _ in sets),
-        tuple(normal(k, n, down) for _ in sets) if whole_mlp else (),
+        tuple(normal(2 * n, k, k**-0.5) for _ in range(count)),
+        tuple(normal(k, n, down) for _ in range(count)) if whole_mlp else (),
         stacked=layers > 0,
-        biases=tuple(normal(2, n, 1.0) for _ in sets),
+        biases=tuple(normal(2, n, 1.0) for _ in range(count)),
         dtype=dtype,
     )
 

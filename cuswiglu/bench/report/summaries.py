@@ -28,7 +28,7 @@ def rich_modules() -> Any:
 
 def speed_table(record: Record, name: str, *others: str) -> Any:
     """Compare a contender with each of these: geometric mean, worst and best cell."""
-    return _ratios_table(name, {one: figures.speed(record, name, [one]) for one in others})
+    return ratios_table(name, {one: figures.speed(record, name, [one]) for one in others})
 
 
 def auto_table(record: Record) -> Any:
@@ -39,10 +39,11 @@ def auto_table(record: Record) -> Any:
     if set(figures.QUACK) <= set(others):
         ratios["the better quack"] = figures.speed(record, "auto", figures.QUACK)
     ratios["our best variant"] = figures.against_best_variant(record)
-    return _ratios_table("auto", ratios)
+    return ratios_table("auto", ratios)
 
 
-def _ratios_table(name: str, ratios: Mapping[str, Sequence[Ratio]]) -> Any:
+def ratios_table(name: str, ratios: Mapping[str, Sequence[Ratio]]) -> Any:
+    """Tabulate speeds of a contender: geometric mean, worst and best cell of each."""
     columns = f"{name} against", "mean", "worst cell", "best cell", "cells"
     table = rich_modules().table.Table(*columns, box=None)
     for label, found in ratios.items():

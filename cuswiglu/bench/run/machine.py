@@ -18,6 +18,7 @@ PACKAGES = (
     "quack-kernels",
     "nvidia-cutlass-dsl",
     "flash-swiglu-mlp",
+    "tokamax",
 )
 
 

@@ -11,8 +11,8 @@ from ...arrays import cupy_module
 from ...common.dtypes import BFLOAT16
 from ...testing import numerics, timing
 from ..cells import Cell
-from ..contenders import Contender, Runner, _torch
-from ..contenders.inputs import Inputs, draw
+from ..contenders import Contender, InapplicableError, Runner, _torch
+from ..contenders.inputs import Inputs, draw, rotated
 from ..record import Outcome
 
 
@@ -36,6 +36,7 @@ def measure(
     rounds: int,
     whole_mlp: bool = False,
     layers: int = 0,
+    sets: Callable[[Cell], int] = rotated,
     doing: Callable[[str], None] = lambda what: None,
 ) -> Measured:
     """Measure a cell on the current device.
@@ -52,6 +53,8 @@ def measure(
         Whether there are down-projection weights.
     layers : int
         Layers of a stack; 0 where calls are alone.
+    sets : function
+        Gives the number of sets of weights that calls of a cell rotate over, if they are alone.
     doing : function
         Told what is being done.
 
@@ -63,9 +66,10 @@ def measure(
     release()
     dtypes = dict.fromkeys([BFLOAT16, *(contender.dtype for contender in contenders)])
     drawn = {
-        dtype: draw(cell, seed, whole_mlp=whole_mlp, layers=layers, dtype=dtype) for dtype in dtypes
+        dtype: draw(cell, seed, whole_mlp=whole_mlp, layers=layers, sets=sets, dtype=dtype)
+        for dtype in dtypes
     }
-    sets = drawn[BFLOAT16].sets
+    count = drawn[BFLOAT16].sets
     kinds = {(contender.dtype, contender.computes) for contender in contenders}
     expected = {(dtype, kind): drawn[dtype].expected.of(kind) for dtype, kind in kinds}
     cupy_module().cuda.runtime.deviceSynchronize()
@@ -74,7 +78,10 @@ def measure(
     for contender in contenders:
         doing(f"checking {contender.name}")
         right = expected[contender.dtype, contender.computes]
-        outcomes[contender.name], runner = _check(contender, drawn[contender.dtype], right)
+        try:
+            outcomes[contender.name], runner = _check(contender, drawn[contender.dtype], right)
+        except InapplicableError:
+            continue
         if runner is not None:
             runners[contender.name] = runner
 
@@ -85,23 +92,30 @@ def measure(
     doing("timing")
     times = timing.microseconds(
         {name: runner.timed for name, runner in runners.items()},
-        sets,
+        count,
         rounds=rounds,
         failed=failed,
     )
     for name, microseconds in times.items():
         outcomes[name] = replace(outcomes[name], microseconds=round(microseconds, 3))
-    return Measured(sets, outcomes)
+    return Measured(count, outcomes)
 
 
 def _check(contender: Contender, inputs: Inputs, expected: Any) -> tuple[Outcome, Runner | None]:
-    """Run once and compare with FP64; without a runner if it fails or is wrong."""
+    """Run once and compare with FP64; without a runner if it fails or is wrong.
+
+    Raises
+    ------
+    InapplicableError
+    """
     outcome = Outcome(family=contender.family)
     try:
         runner = contender.make(inputs)
         outcome = replace(outcome, captured=runner.captured, choice=_choice(contender, runner))
         found = inputs.sample(runner.output())
         accuracy = numerics.compare(inputs.xp, found, expected)
+    except InapplicableError:
+        raise
     except Exception as error:
         _still_there(contender.name)
         return replace(outcome, error=error_text(error)), None

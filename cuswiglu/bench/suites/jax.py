@@ -11,7 +11,6 @@ from typing import Any
 
 from ...api.gated_mlp import GatedMLP
 from ...arrays import cupy_module
-from ...kernels import manifest
 from ..cells import cell
 from ..contenders import Contender, Found, Runner, _jax
 from ..contenders.inputs import Inputs, poison
@@ -33,12 +32,12 @@ def stacks() -> Found:
         found.missing.update(dict.fromkeys([OURS, PLAIN], reason))
         return found
     found.contenders.append(Contender(PLAIN, functools.partial(_jitted, _jax.plain_mlp), "stack"))
-    try:
-        manifest.variants()
-        import cuswiglu.jax
-    except (ImportError, manifest.KernelsUnavailableError) as error:
-        found.missing[OURS] = str(error)
+    reason = _jax.why_ours_missing()
+    if reason:
+        found.missing[OURS] = reason
         return found
+    import cuswiglu.jax
+
     ours = functools.partial(_jitted, cuswiglu.jax.mlp)
     found.contenders.insert(0, Contender(OURS, ours, "stack"))
     return found
