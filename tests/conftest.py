@@ -68,10 +68,11 @@ def tables(monkeypatch, tmp_path):
 
 @pytest.fixture
 def any_evenness(monkeypatch):
-    """Small products of one weight take our kernels too, though cuBLAS would split their K."""
-    from cuswiglu.selection import select
+    """Products of one weight take our kernels, also where cuBLAS would be faster."""
+    from cuswiglu.selection import portable_cost, select
 
     monkeypatch.setattr(select, "EVEN_ENOUGH", 0)
+    monkeypatch.setattr(portable_cost, "LAUNCH_US", float("inf"))
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from .base import MMA_ROWS, ExchangedSource, boolean, checked_entry
 THREADS = 384  # two consumer warpgroups and one of a producer
 TOKEN_STEP = 8  # of a WGMMA's N, and of a TMA box of the result
 FEWEST = 64  # tokens of a tile
-MOST = {1: 208, 2: 200}  # CTAs of a cluster -> tokens of a tile: more do not fit registers
+# CTAs of a cluster -> tokens of a tile: more do not fit registers.
+MOST = {1: 208, 2: 200, 4: 200}
 MAX_STAGES = 12
 OUT_BYTES = 2 * 2 * 32 * MMA_ROWS * 2  # two buffers of 32 tokens for either consumer
 
@@ -96,6 +97,7 @@ class SwappedSource(ExchangedSource):
         return "\n".join(lines) + "\n"
 
 
-SWAPPED_VARIANTS = tuple(
-    SwappedSource(family, cluster_n) for family in ("dual", "plain") for cluster_n in (1, 2)
+SWAPPED_VARIANTS = (
+    *(SwappedSource("dual", cluster_n) for cluster_n in (1, 2)),
+    *(SwappedSource("plain", cluster_n) for cluster_n in (1, 2, 4)),
 )

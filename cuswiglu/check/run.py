@@ -13,7 +13,7 @@ import numpy as np
 from .. import environment
 from ..arrays import cupy_module
 from ..bench.cells import Cell
-from ..bench.contenders import Contender, Found
+from ..bench.contenders import Contender, Found, InapplicableError
 from ..bench.contenders.inputs import Inputs
 from ..bench.run.measure import error_text, release
 from ..models import MLPWeights, iter_layers, layer_count
@@ -100,7 +100,8 @@ def check(
         expected = numerics.swiglu_reference(xp, inputs.x, *inputs.pairs[0])
         if xp is not np:  # contenders may work on streams of their own
             xp.cuda.runtime.deviceSynchronize()
-        outcomes = {one.name: _compared(one, inputs, expected) for one in contenders}
+        compared = {one.name: _compared(one, inputs, expected) for one in contenders}
+    outcomes = {name: found for name, found in compared.items() if found is not None}
     worst = {
         name: outcome.measured.worst
         for name, outcome in outcomes.items()
@@ -114,11 +115,14 @@ def check(
     return CaseReport(case, outcomes, element)
 
 
-def _compared(contender: Contender, inputs: Inputs, expected: Any) -> Comparison:
+def _compared(contender: Contender, inputs: Inputs, expected: Any) -> Comparison | None:
+    """Compare a contender; None if the case is beyond its limits."""
     ours = contender.name not in OTHERS
     try:
         found = numerics.compare(inputs.xp, contender.make(inputs).output(), expected)
         x, gate, up = (part.astype(np.float64) for part in _element(inputs, found.worst))
+    except InapplicableError:
+        return None
     except Exception as error:
         return Comparison(ours, error=error_text(error))
     worst = replace(found.worst, gate=float(x @ gate), up=float(x @ up))

@@ -17,6 +17,7 @@ from . import swapped_cost
 from .estimate import Rates, Work
 from .launch_shape import LaunchShape, ResidentClusters
 from .split import Split
+from .swapped_cost import Constants
 from .tile_columns import Cut, uniform
 from .variant import Estimate, Variant
 
@@ -64,7 +65,7 @@ class SwappedVariant(Variant):
     block_n : int
         Columns of the result in a tile, of whole boxes of weights.
     cluster_n : int
-        CTAs of a cluster, along N, which share X.
+        CTAs of a cluster. Two lie along N, and share X; more share each tile, along K.
     raster_rows : int
         Clusters along N that are walked before the next, unless selection says otherwise.
     mma_rows : int
@@ -92,6 +93,24 @@ class SwappedVariant(Variant):
         """Tokens that a cluster computes at once, at most."""
         return self.most
 
+    @property
+    def splits_all(self) -> bool:
+        """Whether all tiles are cut along K, over the cluster."""
+        return self.cluster_n > 2
+
+    @property
+    def sharers(self) -> int:
+        """CTAs of a cluster that lie along N, and share X."""
+        return 1 if self.splits_all else self.cluster_n
+
+    def obstacle(self, problem: Problem) -> str | None:
+        """Name the first limit that a problem breaks, or None."""
+        found, least = super().obstacle(problem), self.cluster_n * self.block_k
+        if found is None and self.splits_all and problem.k <= least - self.block_k:
+            steps = f"more than {least - self.block_k}, for each CTA of a cluster multiplies a part"
+            return f"K must be {steps} in {self.name}, got {problem.k}"
+        return found
+
     def resident(self, multiprocessors: int) -> int:
         """Count the clusters that run at once, as far as the number of SMs tells."""
         return max(1, multiprocessors // self.cluster_n)
@@ -109,11 +128,13 @@ class SwappedVariant(Variant):
     def slicing(self, problem: Problem, tokens: Cut, box_rows: int, at_once: int) -> Slicing:
         """Cut a problem, when so many clusters run at once.
 
-        The tiles of the last wave are cut along K too, if each of them finds a cluster then, and
-        K is long enough for all stages to be filled anew.
+        Of a kernel that does not cut all tiles along K, those of the last wave are cut too, if each
+        of them finds a cluster then, and K is long enough for all stages to be filled anew.
         """
-        columns = self.block_n * box_rows // self.mma_rows * self.cluster_n
+        columns = self.block_n * box_rows // self.mma_rows * self.sharers
         tiles = -(-problem.n // columns) * tokens.count
+        if self.splits_all:
+            return Slicing(tokens, box_rows, tiles, 0)
         last = tiles % at_once
         part = -(-problem.k // self.block_k) // self.cluster_n
         splits = (
@@ -135,34 +156,43 @@ class SwappedVariant(Variant):
     def microseconds(self, problem: Problem, slicing: Slicing, at_once: int) -> float:
         """Estimate the time of a problem that is cut so."""
         width, columns = slicing.tokens.wide_width, slicing.tokens.count
+        fitted = self._fitted()
         k_tiles = -(-problem.k // self.block_k)
         steps = self._waves(slicing, at_once) * k_tiles
         element = problem.weights[0]
         ctas = at_once * self.cluster_n
+        if self.splits_all:
+            ctas = min(ctas, slicing.tiles * self.cluster_n)
         box = element.bytes(2 * slicing.box_rows * self.block_k)
         # The columns of a row of tiles run together, and find its weights in the L2.
         all_waves = steps * ctas * box / columns
         weights = element.bytes((2 if problem.gated else 1) * problem.n * problem.k)
-        x = element.bytes(width * self.block_k) / self.cluster_n
-        rows = 2 * self.mma_rows * slicing.tiles * self.cluster_n
+        x = element.bytes(width * self.block_k) / self.sharers
+        rows = 2 * self.mma_rows * slicing.tiles * self.sharers
         work = Work(
             weight_bytes=max(weights, all_waves),
             l2_bytes=steps * ctas * (box + x),
             flops=2.0 * rows * width * k_tiles * self.block_k,
-            hiding=swapped_cost.HIDING,
+            hiding=fitted.hiding,
         )
         return swapped_cost.microseconds(
+            fitted,
             work,
             width,
             steps,
-            gated=problem.gated,
-            split=slicing.whole < slicing.tiles,
-            clustered=self.cluster_n > 1,
+            exposed=-(-slicing.tiles // at_once) if self.splits_all else 1,
+            split=not self.splits_all and slicing.whole < slicing.tiles,
+            clustered=self.sharers > 1,
         )
 
+    def _fitted(self) -> Constants:
+        if self.splits_all:
+            return swapped_cost.SPLIT
+        return swapped_cost.GATED if self.gated else swapped_cost.PLAIN
+
     def _waves(self, slicing: Slicing, at_once: int) -> float:
-        split = slicing.whole < slicing.tiles
-        return -(-slicing.whole // at_once) + (1 / self.cluster_n if split else 0.0)
+        halves = -(-(slicing.tiles - slicing.whole) // at_once)
+        return -(-slicing.whole // at_once) + halves / self.cluster_n
 
     def best(self, problem: Problem, at_once: int) -> Slicing:
         """Find the way to cut a problem that is fastest by estimate; of equals the fewest tiles."""
@@ -179,10 +209,12 @@ class SwappedVariant(Variant):
         cut = self.best(problem, at_once)
         waves = self._waves(cut, at_once)
         # A wave that is cut along K fills its time no better: its sums have to meet.
-        room = math.ceil(waves) * at_once * self.cluster_n * self.block_n * cut.tokens.wide_width
+        rounds = -(-cut.tiles // at_once) if self.splits_all else math.ceil(waves)
+        tiles = rounds * at_once * self.sharers
+        room = tiles * self.block_n * cut.tokens.wide_width
         return Estimate(
             self,
-            tiles=cut.tiles * self.cluster_n,
+            tiles=cut.tiles * self.sharers,
             waves=waves,
             evenness=problem.m * problem.n / room,
             us=self.microseconds(problem, cut, at_once),
@@ -207,11 +239,11 @@ class SwappedVariant(Variant):
 
     def x_rows(self, width: int) -> int:
         """Rows of a TMA box of X: a CTA's share of the widest tiles."""
-        return -(-width // (TOKEN_STEP * self.cluster_n)) * TOKEN_STEP
+        return -(-width // (TOKEN_STEP * self.sharers)) * TOKEN_STEP
 
     def stage_bytes(self, width: int) -> int:
         """Size of a stage: two boxes of weights, and X for the widest tiles."""
-        return SPAN * (2 * self.mma_rows + self.cluster_n * self.x_rows(width))
+        return SPAN * (2 * self.mma_rows + self.sharers * self.x_rows(width))
 
     def stages(self, width: int) -> int:
         """Count the stages that find room."""
@@ -228,12 +260,13 @@ class SwappedVariant(Variant):
         stages = self.stages(width)
         box = self.block_k, cut.box_rows
         weight = (*(box if problem.layout is Layout.K else box[::-1]), SPAN)
-        parts = cut.whole + (cut.tiles - cut.whole) * self.cluster_n
+        parts = cut.whole + (cut.tiles - cut.whole) * self.sharers
         return LaunchShape(
             columns=uniform(problem.n, self.block_n * cut.box_rows // self.mma_rows),
             rows=tokens,
             cluster=self.cluster_n,
-            clusters=min(parts, at_once),
+            # A cluster takes one tile that is cut along K.
+            clusters=parts if self.splits_all else min(parts, at_once),
             shared_bytes=self.fixed_bytes + stages * self.stage_bytes(width),
             boxes={
                 "x": (self.block_k, self.x_rows(width), SPAN),

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from ..common.device import DeviceInfo
 from ..common.stack import callers_level
+from ..kernels.decode import DecodeVariant
 from ..kernels.manifest import variants
 from ..kernels.split import Split
+from ..kernels.tile import TileVariant
 from ..kernels.variant import Estimate, Variant
 from ..problem import Problem
-from . import tuned
+from . import portable_cost, tuned
 
 PORTABLE = "cublas"
 REFERENCE = "numpy"
@@ -178,12 +180,26 @@ def _best(
                 reason = f"measured: {entry.us:.1f} us"
                 return Choice("sm90", kernel.name, kernel, entry.raster_rows, reason, entry.split)
     best = estimates(problem, device, able)[0]
-    whole_k = best.split is None
-    if portable_too and whole_k and not problem.gated and best.evenness < EVEN_ENOUGH:
-        reason = f"tiles fill {best.evenness:.0%} of their waves, and cuBLAS splits K"
-        return Choice(PORTABLE, PORTABLE, reason=reason)
+    if portable_too and not problem.gated:
+        reason = _cublas_instead(problem, best)
+        if reason:
+            return Choice(PORTABLE, PORTABLE, reason=reason)
     reason = f"estimated: {best.us:.1f} us in {best.waves:.2f} waves"
     return Choice("sm90", best.kernel.name, best.kernel, 0, reason, best.split)
+
+
+def _cublas_instead(problem: Problem, best: Estimate) -> str:
+    """Tell why cuBLAS computes a product with one weight; empty if the kernel does."""
+    if isinstance(best.kernel, DecodeVariant):
+        return ""
+    if isinstance(best.kernel, TileVariant):
+        if best.evenness >= EVEN_ENOUGH:
+            return ""
+        return f"tiles fill {best.evenness:.0%} of their waves, and cuBLAS splits K"
+    cublas = portable_cost.microseconds(problem)
+    if best.us <= cublas:
+        return ""
+    return f"estimated: {cublas:.1f} us, where {best.kernel.name} takes {best.us:.1f}"
 
 
 def _for_any_m(problem: Problem, device: DeviceInfo | None, kernels: Sequence[Variant]) -> Choice:

@@ -27,47 +27,62 @@ struct SwappedStore {
     int last;
   };
 
-  // A tile that was cut along K: each CTA of two gets the other's sums of its share of the tokens,
-  // and adds them to its own. Returns its share. The stages must be free.
+  // A tile that was cut along K: each CTA gets the others' sums of its share of the tokens, and
+  // adds them to its own, peer by peer. Returns its share. The stages must be free.
   template <class Sums>
   CUTLASS_DEVICE static Range add_up(Cta<Traits> const& cta, int tokens, Sums& sums) {
-    int const thread = int(threadIdx.x) % 128;
-    int const peer = cta.rank ^ 1;
-    int const half = cta.x_rows;
-    Range const mine = cta.rank == 0 ? Range{0, half} : Range{half, tokens};
-    if (thread == 0) {
-      cta.fixed.sums_full.arrive_and_expect_tx((mine.last - mine.first) / 8 * 128 * 32);
-    }
-    cta.fixed.sums_free.arrive(peer, thread % 32 == 0);
-    cta.fixed.sums_free.wait(0);
-    // Of every 8 tokens a thread has four sums of each weight; [token / 8][weight][thread].
+    constexpr int kPeers = Traits::kClusterN - 1;
+    // Of every 8 tokens a thread has four sums of each weight;
+    // [peer][token / 8 of the share][weight][thread].
     constexpr int kEight = 2 * 128 * int(sizeof(float4));
-    uint32_t const to = in_cta(peer, cta.sums() + thread) - (half - mine.first) / 8 * kEight;
-    uint32_t const full = in_cta(peer, &cta.fixed.sums_full);
-    auto send = [&](float const* sum, uint32_t to) {
+    int const thread = int(threadIdx.x) % 128, lane = thread % 32;
+    int const slot_bytes = cta.share / 8 * kEight;
+    int const begin = cta.rank * cta.share;
+    Range const mine{min(begin, tokens), min(begin + cta.share, tokens)};
+    if (thread == 0) {
+      cta.fixed.sums_full.arrive_and_expect_tx(kPeers * (mine.last - mine.first) / 8 * kEight);
+    }
+    int const to = lane + (lane >= cta.rank ? 1 : 0);  // the lane's peer
+    cta.fixed.sums_free.arrive(uint32_t(to), lane < kPeers);
+    cta.fixed.sums_free.wait(0);
+    auto send = [&](float const* sum, uint32_t to, uint32_t full) {
       store_shared_remote(sum[0], sum[1], sum[2], sum[3], to, full);
     };
+    int owner = 0, within = 0;  // whose share a token is in, and how many eights of it came before
     CUTLASS_PRAGMA_UNROLL
     for (int token = 0; token < Traits::kMost; token += 8) {
       if (token >= tokens) break;
-      if ((token < half) == (cta.rank == 0)) continue;
-      send(&sums.first[token / 2], to + token / 8 * kEight);
-      send(&sums.second[token / 2], to + token / 8 * kEight + kEight / 2);
+      if (owner != cta.rank) {
+        int const slot = cta.rank - (cta.rank > owner ? 1 : 0);
+        uint32_t const at =
+            in_cta(owner, cta.sums() + thread) + slot * slot_bytes + within * kEight;
+        uint32_t const full = in_cta(owner, &cta.fixed.sums_full);
+        send(&sums.first[token / 2], at, full);
+        send(&sums.second[token / 2], at + kEight / 2, full);
+      }
+      if (++within * 8 == cta.share) {
+        ++owner;
+        within = 0;
+      }
     }
     cta.fixed.sums_full.wait(0);
-    float4 const* from = cta.sums() + thread - mine.first / 8 * 256;
     auto add = [](float* sum, float4 const& other) {
       sum[0] += other.x;
       sum[1] += other.y;
       sum[2] += other.z;
       sum[3] += other.w;
     };
+    float4 const* from = cta.sums() + thread - begin / 8 * 256;
     CUTLASS_PRAGMA_UNROLL
     for (int token = 0; token < Traits::kMost; token += 8) {
-      if (token >= tokens) break;
-      if ((token < half) != (cta.rank == 0)) continue;
-      add(&sums.first[token / 2], from[token / 8 * 256]);
-      add(&sums.second[token / 2], from[token / 8 * 256 + 128]);
+      if (token >= mine.last) break;
+      if (token < mine.first) continue;
+      CUTLASS_PRAGMA_UNROLL
+      for (int peer = 0; peer < kPeers; ++peer) {
+        float4 const* other = from + peer * (slot_bytes / int(sizeof(float4))) + token / 8 * 256;
+        add(&sums.first[token / 2], other[0]);
+        add(&sums.second[token / 2], other[128]);
+      }
     }
     return mine;
   }

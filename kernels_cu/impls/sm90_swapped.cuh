@@ -14,14 +14,15 @@
 // Barriers (shared memory)
 //   full[stage]    1 arrival (own producer), and the stage's bytes: of X, from the whole cluster
 //   empty[stage]   1 arrival a consumer warp, from all CTAs of the cluster that share X
-//   sums_full      1 arrival (own consumer), and the bytes of the sums that the peer sends
-//   sums_free      1 arrival a consumer warp of the peer: its stages have room for sums
+//   sums_full      1 arrival (own consumer), and the bytes of the sums that the peers send
+//   sums_free      1 arrival a consumer warp of every peer: its stages have room for sums
 //   named          one inside each consumer warpgroup, around its buffers of the result; one for
 //                  each, which lets it start the products of a tile (its turn)
 //
-// The CTAs of a cluster compute tiles that lie side by side along N, and share X. Where the last
-// wave leaves most of them without work, its tiles are cut along K instead: the two CTAs multiply
-// half of K each, exchange sums of half of the tokens, add them, and store half of the tile.
+// The two CTAs of a cluster compute tiles that lie side by side along N, and share X. Where the last
+// wave leaves most of them without work, its tiles are cut along K instead: each multiplies a part
+// of K, sends its sums of the others' tokens, adds what they send, and stores its own share of the
+// tokens. CTAs of larger clusters do so with every tile, for there are few.
 //
 // Programmatic dependent launch as in sm90_tile.cuh.
 #pragma once
@@ -55,14 +56,14 @@ struct SwappedKernel {
     Cta const cta(smem, args);
     InputMaps const maps{x, w_first, w_second};
     EpilogueArgs<Element> const epilogue(args);
-    int const cluster_columns = cta.columns() * Traits::kClusterN;
+    int const cluster_columns = cta.columns() * Traits::kSharers;
     SwappedScheduler const scheduler{(args.n + cluster_columns - 1) / cluster_columns,
                                      args.columns,
                                      args.wide,
                                      args.width,
                                      args.raster_rows,
                                      args.whole,
-                                     Traits::kClusterN};
+                                     Traits::kSharers};
     int const k_tiles = (args.k + Traits::kBlockK - 1) / Traits::kBlockK;
     int const warpgroup = cutlass::canonical_warp_group_idx();
     bool const producer = cutlass::canonical_warp_idx_sync() == 0 && cute::elect_one_sync();
@@ -85,10 +86,10 @@ struct SwappedKernel {
       CUTLASS_PRAGMA_NO_UNROLL
       for (int stage = 0; stage < cta.stages; ++stage) {
         cta.fixed.full[stage].init(1);
-        cta.fixed.empty[stage].init(4 * Traits::kClusterN);
+        cta.fixed.empty[stage].init(4 * Traits::kSharers);
       }
       cta.fixed.sums_full.init(1);
-      cta.fixed.sums_free.init(4);
+      cta.fixed.sums_free.init(4 * max(1, Traits::kClusterN - 1));
       cutlass::arch::fence_barrier_init();
     }
     publish_barriers(Traits::kClusterN > 1);

@@ -21,13 +21,16 @@ using cute::Int;
 using cute::Shape;
 
 // Element: of all arrays, BF16 or FP16. kGated: gate and up, else one weight. kClusterN: CTAs of a
-// cluster, along N, which share X: 1 or 2. kMajor: how the weights lie in memory. A column of tiles
+// cluster: of two, they lie along N, and share X; of more, they share each tile along K. kMajor: how the weights lie in memory. A column of tiles
 // may have from kFewest to kMost tokens, in steps of 8.
 template <class Element_, bool kGated_, int kClusterN_, Major kMajor_, int kFewest_, int kMost_>
 struct SwappedTraits {
   using Element = Element_;
   static constexpr bool kGated = kGated_;
   static constexpr int kClusterN = kClusterN_;
+  // Whether all tiles are cut along K; and CTAs that share X.
+  static constexpr bool kSplitsAll = kClusterN > 2;
+  static constexpr int kSharers = kSplitsAll ? 1 : kClusterN;
   static constexpr Major kMajor = kMajor_;
   static constexpr int kFewest = kFewest_;
   static constexpr int kMost = kMost_;
@@ -71,7 +74,7 @@ struct SwappedTraits {
     alignas(1024) Element out[kConsumers][kOutStages][kOutElements];
     cutlass::arch::ClusterTransactionBarrier full[kMaxStages];
     cutlass::arch::ClusterBarrier empty[kMaxStages];
-    // Of a tile that is cut along K: sums sent have arrived, and the peer has room for them.
+    // Of a tile that is cut along K: sums sent have arrived, and the peers have room for them.
     cutlass::arch::ClusterTransactionBarrier sums_full;
     cutlass::arch::ClusterBarrier sums_free;
   };
@@ -90,6 +93,7 @@ struct Cta {
   int stages;
   int rows;    // of a TMA box of weights
   int x_rows;  // of a TMA box of X: of the widest tiles, or this CTA's share of them
+  int share;   // of the tokens of the widest tiles, for each CTA of the cluster
   int stage_bytes;
   int loaded_bytes;  // of a stage, less the rows that a box of weights leaves free
 
@@ -100,10 +104,15 @@ struct Cta {
         rank(Traits::kClusterN > 1 ? int(cute::block_rank_in_cluster()) : 0),
         stages(args.stages),
         rows(args.rows),
-        x_rows((args.width / Traits::kStep + Traits::kClusterN - 1) / Traits::kClusterN *
-               Traits::kStep),
-        stage_bytes(2 * Traits::kWeightBytes + Traits::kClusterN * x_rows * Traits::kRowBytes),
+        x_rows(part_of(args.width, Traits::kSharers)),
+        share(part_of(args.width, Traits::kClusterN)),
+        stage_bytes(2 * Traits::kWeightBytes + Traits::kSharers * x_rows * Traits::kRowBytes),
         loaded_bytes(stage_bytes - 2 * (Traits::kMmaRows - rows) * Traits::kRowBytes) {}
+
+  // Tokens that each of `parts` has, in whole steps.
+  CUTLASS_DEVICE static int part_of(int tokens, int parts) {
+    return (tokens / Traits::kStep + parts - 1) / parts * Traits::kStep;
+  }
 
   // Of the result, in a tile.
   CUTLASS_DEVICE int columns() const { return Traits::kGated ? rows : 2 * rows; }
@@ -111,7 +120,7 @@ struct Cta {
   CUTLASS_DEVICE Element* weights(int stage, int which) const {
     return reinterpret_cast<Element*>(ring + stage * stage_bytes + which * Traits::kWeightBytes);
   }
-  // Sums that the peer sent, in the place of the stages.
+  // Sums that the peers sent, in the place of the stages.
   CUTLASS_DEVICE float4* sums() const { return reinterpret_cast<float4*>(ring); }
   CUTLASS_DEVICE Element* x(int stage) const {
     return reinterpret_cast<Element*>(ring + stage * stage_bytes + 2 * Traits::kWeightBytes);

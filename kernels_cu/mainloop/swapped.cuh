@@ -54,9 +54,9 @@ struct SwappedMainloop {
   CUTLASS_DEVICE static void load_x(Cta const& cta, int stage, int token, int k, bool shared,
                                     InputMaps const& maps) {
     auto* full = reinterpret_cast<uint64_t*>(&cta.fixed.full[stage]);
-    if constexpr (Traits::kClusterN > 1) {
+    if constexpr (Traits::kSharers > 1) {
       if (shared) {
-        constexpr uint16_t kEveryone = (1u << Traits::kClusterN) - 1;
+        constexpr uint16_t kEveryone = (1u << Traits::kSharers) - 1;
         int const first = cta.rank * cta.x_rows;
         cute::SM90_TMA_LOAD_MULTICAST_2D::copy(&maps.x, full, kEveryone, kHint,
                                                cta.x(stage) + first * Traits::kBlockK, k,
@@ -65,7 +65,7 @@ struct SwappedMainloop {
       }
     }
     CUTLASS_PRAGMA_NO_UNROLL
-    for (int peer = 0; peer < Traits::kClusterN; ++peer) {
+    for (int peer = 0; peer < Traits::kSharers; ++peer) {
       int const first = peer * cta.x_rows;
       cute::SM90_TMA_LOAD_2D::copy(&maps.x, full, kHint, cta.x(stage) + first * Traits::kBlockK, k,
                                    token + first);
@@ -79,9 +79,8 @@ struct SwappedMainloop {
   };
   CUTLASS_DEVICE static Part part(Cta const& cta, SwappedTile tile, int k_tiles) {
     if (Traits::kClusterN == 1 || !tile.split) return {0, k_tiles};
-    static_assert(Traits::kClusterN <= 2, "two parts");
-    int const half = (k_tiles + 1) / 2;
-    return cta.rank == 0 ? Part{0, half} : Part{half, k_tiles - half};
+    int const first = cta.rank * k_tiles / Traits::kClusterN;
+    return {first, (cta.rank + 1) * k_tiles / Traits::kClusterN - first};
   }
 
   // One tile's part of K. Of the first `armed` stages the weights are under way.
@@ -118,7 +117,7 @@ struct SwappedMainloop {
 
   // Before it exits: every stage has come back, so no peer will arrive here any more.
   CUTLASS_DEVICE static void drain(Cta const& cta, Stage& stage) {
-    if constexpr (Traits::kClusterN > 1) {
+    if constexpr (Traits::kSharers > 1) {
       CUTLASS_PRAGMA_NO_UNROLL
       for (int i = 0; i < cta.stages; ++i) {
         cta.fixed.empty[stage.index].wait(stage.phase ^ 1);
@@ -129,14 +128,14 @@ struct SwappedMainloop {
 
   // ---- Consumers ----
 
-  // Hands a stage back to the producers that fill it: as many arrivals a warp as the cluster has
-  // CTAs, one for each, or all for its own. `to`: the CTA that the lane's is for.
+  // Hands a stage back to the producers that fill it: as many arrivals a warp as CTAs share X, one
+  // for each, or all for its own. `to`: the CTA that the lane's is for.
   CUTLASS_DEVICE static void release(Cta const& cta, int stage, int to) {
     uint32_t const lane = cutlass::canonical_lane_idx();
-    if constexpr (Traits::kClusterN == 1) {
+    if constexpr (Traits::kSharers == 1) {
       if (lane == 0) cta.fixed.empty[stage].arrive();
     } else {
-      cta.fixed.empty[stage].arrive(uint32_t(to), lane < Traits::kClusterN);
+      cta.fixed.empty[stage].arrive(uint32_t(to), lane < Traits::kSharers);
     }
   }
 

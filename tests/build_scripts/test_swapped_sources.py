@@ -20,13 +20,14 @@ def entries_of(source):
 
 def test_there_are_kernels_of_gate_and_up_and_of_one_weight_without_and_with_a_cluster():
     found = [(one.gated, one.cluster_n) for one in SWAPPED_VARIANTS]
-    assert found == [(True, 1), (True, 2), (False, 1), (False, 2)]
+    assert found == [(True, 1), (True, 2), (False, 1), (False, 2), (False, 4)]
 
 
 def test_a_name_says_family_schedule_tile_and_cluster():
     assert [one.name for one in SWAPPED_VARIANTS] == [
         *("dual_pingpong_208x64_1x1", "dual_pingpong_200x64_1x2"),
         *("plain_pingpong_208x128_1x1", "plain_pingpong_200x128_1x2"),
+        "plain_pingpong_200x128_1x4",
     ]
 
 

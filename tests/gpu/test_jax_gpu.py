@@ -126,8 +126,8 @@ def test_mlp_with_biases_and_another_activation_matches_fp64(cupy, draw, launche
     assert numerics.compare(cupy, found, expected).relative_error < limit
 
 
+@pytest.mark.usefixtures("any_evenness")
 def test_both_kernels_in_one_call(cupy, inputs, launches, monkeypatch):
-    monkeypatch.setattr(select, "EVEN_ENOUGH", 0)
     monkeypatch.setattr(select.tuned, "lookup", lambda *arguments: None)
     operation.transformable.cache_clear()
     own, given = inputs(1000)

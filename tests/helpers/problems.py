@@ -54,7 +54,7 @@ def problem_for(kernel):
     major = kernel.layouts[0]
     if major.startswith("p"):
         return packed_problem(granularity=int(major[1:]))
-    return problem(major=major) if kernel.gated else plain_problem(major=major)
+    return problem(major=major) if kernel.gated else plain_problem(k=320, major=major)
 
 
 def problem(m=64, n=96, k=128, major="k", **changed):

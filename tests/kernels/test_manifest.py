@@ -158,7 +158,7 @@ def test_an_entry_of_exchanged_operands_has_products_of_every_count_of_tokens(na
     code, kernel = code_of(name, entry), KERNELS[name]
     found = {int(width) for width in re.findall(r"\bHGMMA\.64x(\d+)x16\b", code)}
     assert found == set(range(kernel.fewest, kernel.most + 1, 8))
-    assert ("UTMALDG.2D.MULTICAST" in code) == (kernel.cluster_n > 1)
+    assert ("UTMALDG.2D.MULTICAST" in code) == (kernel.sharers > 1)
 
 
 @pytest.mark.codegen

@@ -55,7 +55,7 @@ def test_the_boxes_of_x_of_a_cluster_hold_the_widest_columns(kernel, m, n, k, at
     shape = launch_of(kernel, asked_of(kernel, m, n, k, major), at_once)
     _, rows, _ = shape.boxes["x"]
     width = shape.integers["width"]
-    assert width <= rows * kernel.cluster_n < width + 8 * kernel.cluster_n
+    assert width <= rows * kernel.sharers < width + 8 * kernel.sharers
 
 
 @given(KERNEL, TOKENS, EIGHTS, EIGHTS, AT_ONCE, MAJOR)

@@ -145,15 +145,26 @@ def test_the_warning_of_packed_weights_names_what_is_wrong_with_them():
     assert "x's address is a multiple of 2 bytes only" in str(record[0].message)
 
 
-@pytest.mark.parametrize("m", [129, 200, 512, 1024])
-def test_a_down_projection_of_few_tiles_goes_to_cublas_which_splits_k(m):
-    choice = select(plain_problem(m=m, n=896, k=4864), H200)
+def test_a_down_projection_goes_to_cublas_where_tiles_fill_their_waves_badly():
+    choice = select(plain_problem(m=1024, n=896, k=4864), H200, "auto", PLAIN)
     assert (choice.backend, choice.kernel) == ("cublas", None)
     assert "cuBLAS splits K" in choice.reason
 
 
-def test_a_down_projection_of_full_waves_takes_our_kernel():
-    assert select(plain_problem(m=4096, n=8192, k=29568), H200).kernel in [*PLAIN, *SWAPPED_PLAIN]
+def test_a_down_projection_goes_to_cublas_where_that_is_estimated_to_be_faster():
+    choice = select(plain_problem(m=180, n=5120, k=13824), H200)
+    assert (choice.backend, choice.kernel) == ("cublas", None)
+    assert choice.reason.startswith("estimated: ")
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(200, 896, 4864), (1440, 2048, 11008)])
+def test_a_down_projection_takes_our_kernel_where_that_is_estimated_to_be_faster(m, n, k):
+    assert select(plain_problem(m=m, n=n, k=k), H200).kernel in SWAPPED_PLAIN
+
+
+def test_a_down_projection_of_few_columns_is_cut_along_k_over_a_cluster():
+    kernel = select(plain_problem(m=200, n=896, k=4864), H200).kernel
+    assert kernel.splits_all
 
 
 def test_gate_and_up_stay_on_our_kernels_however_few_their_tiles():
