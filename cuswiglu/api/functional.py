@@ -36,8 +36,8 @@ def swiglu(
     b_gate, b_up : (N,) array, optional
         Contiguous; beside packed weights too, one number for each column of a weight.
     activation : str or ClampedSwiGLU
-        Of gate: "silu", "gelu" (by the error function), "gelu_tanh" (its approximation) or "relu",
-        times up. Or `ClampedSwiGLU`, of both.
+        Of gate: "silu", "gelu" (by the error function), "gelu_tanh" (its approximation), "relu",
+        "sigmoid" or "identity", times up. Or `ClampedSwiGLU`, of both.
     out : (..., N) array, optional
         Where to write; must not overlap an input.
     variant : str

@@ -34,6 +34,8 @@ _EXPRESSIONS = {
     "gelu_tanh": "gate / (1.0f + __expf(gate * "
     f"({-2 * TANH_SCALE:.9}f + {-2 * TANH_SCALE * TANH_CUBE:.9}f * gate * gate))) * up",
     "relu": "at_least(gate, 0.0f) * up",
+    "sigmoid": "1.0f / (1.0f + __expf(-gate)) * up",
+    "identity": "gate * up",
     "clamped": "at_most(gate, limit) / (1.0f + __expf(-alpha * at_most(gate, limit))) * "
     "(at_least(at_most(up, limit), -limit) + 1.0f)",
 }

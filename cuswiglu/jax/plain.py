@@ -23,6 +23,8 @@ _GATES = {
     "gelu_tanh": lambda gate: gate
     * jax.nn.sigmoid(2 * TANH_SCALE * (gate + TANH_CUBE * gate * gate * gate)),
     "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "identity": lambda gate: gate,
 }
 
 

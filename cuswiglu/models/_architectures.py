@@ -17,6 +17,7 @@ SUPPORTED = tuple(NAMED)
 #: Names in configurations -> the names used here; others stand for themselves.
 ALIASES = {
     "swish": "silu",
+    "linear": "identity",
     "gelu_python": "gelu",
     **dict.fromkeys(
         ["gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"],

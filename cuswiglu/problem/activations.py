@@ -2,7 +2,8 @@
 
 All but the clamped SwiGLU are y = act(gate) * up. To add one, give it a line in `NAMED`, and lines
 in backends/cublas.py and jax/plain.py. The kernels compute all that are x * sigmoid(a x + b x^3)
-from coefficients; what is not, as GELU and ReLU, needs code of its own there.
+from coefficients, the sigmoid alone, and max(x, a); what is not, as GELU, needs code of its own
+there.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ Array = Any
 class Coefficients:
     """Coefficients of what a kernel computes: G(gate) * (U(up) + up_constant).
 
-    G(x) is x * sigmoid(linear * x + cubic * x^3), x at most `limit`; U is up between -limit and
-    limit. GELU and ReLU have a G of their own.
+    G(x) is x * sigmoid(linear * x + cubic * x^3), x at most `limit`, or the sigmoid alone; U is up
+    between -limit and limit. GELU has a G of its own; so has ReLU, of x at least `limit`, which is
+    the identity where that is -inf.
     """
 
     linear: float = 1.0
@@ -45,8 +47,9 @@ class Named:
     ----------
     name : str
     code : int
-        How kernels compute it: 1 and 3 are GELU's and ReLU's own ways, others are from the
-        coefficients; 0 is SiLU's, for which, without biases, they have entries of its own.
+        How kernels compute it: 1 and 3 are GELU's and ReLU's own ways, 4 is the sigmoid of the
+        coefficients alone, others are from the coefficients; 0 is SiLU's, for which, without
+        biases, they have entries of its own.
     coefficients : Coefficients
     parameters : mapping of str to float
         Numbers that it takes, by name: none.
@@ -172,6 +175,14 @@ def _relu(xp: Any, gate: Array) -> Array:
     return xp.maximum(gate, 0)
 
 
+def _sigmoid(xp: Any, gate: Array) -> Array:
+    return 1 / (1 + xp.exp(-gate))
+
+
+def _identity(xp: Any, gate: Array) -> Array:
+    return gate
+
+
 _TANH = Coefficients(2 * TANH_SCALE, cubic=2 * TANH_SCALE * TANH_CUBE)
 SILU = Named("silu", 0, Coefficients(), _silu)
 NAMED = {
@@ -180,7 +191,9 @@ NAMED = {
         SILU,
         Named("gelu", 1, Coefficients(), _gelu),
         Named("gelu_tanh", 2, _TANH, _gelu_tanh),
-        Named("relu", 3, Coefficients(), _relu),
+        Named("relu", 3, Coefficients(limit=0.0), _relu),
+        Named("sigmoid", 4, Coefficients(), _sigmoid),
+        Named("identity", 3, Coefficients(limit=-math.inf), _identity),
     )
 }
 

@@ -8,11 +8,13 @@ namespace cuswiglu {
 
 // How G is computed, as the caller numbers it: GELU and ReLU in ways of their own, all others from
 // the coefficients.
-enum class Activation : int { SiLU = 0, Gelu = 1, Logistic = 2, Relu = 3 };
+enum class Activation : int { SiLU = 0, Gelu = 1, Logistic = 2, Relu = 3, Sigmoid = 4 };
 
 // Coefficients of G and U, from the caller.
+//   Relu      x, at least `limit`: the identity, if that is -inf
 //   Logistic  x / (1 + 2^(linear x + cubic x^3)), x at most `limit`
-//   U         x between -limit and limit, plus up_constant
+//   Sigmoid   the same with 1 for the first x
+//   U         x between -limit and limit, plus up_constant; up itself for Gelu and Relu
 // They stay where the kernel's arguments are: no registers are free for them.
 struct Coefficients {
   float linear;
@@ -68,12 +70,12 @@ CUTLASS_DEVICE float at_most(float most, float x) {
   return cutlass::minimum<float, true>{}(x, most);
 }
 
-// G, as the caller's coefficients say.
-CUTLASS_DEVICE float logistic(float x, Coefficients const& given) {
+// G, as the caller's coefficients say; `alone`: the sigmoid, not x times it.
+CUTLASS_DEVICE float logistic(float x, Coefficients const& given, bool alone) {
   x = at_most(given.limit, x);
   float const square = fminf(x * x, 1e30f);  // finite, so that a cubic of 0 stays 0
   float const power = exp2f(x * fmaf(given.cubic, square, given.linear));
-  return x * cutlass::reciprocal_approximate_ftz<float>{}(1.0f + power);
+  return (alone ? 1.0f : x) * cutlass::reciprocal_approximate_ftz<float>{}(1.0f + power);
 }
 
 // G = x Phi(x), Phi the normal distribution's. For x < 0 that is exp(-x^2 / 2) times a polynomial
@@ -89,17 +91,21 @@ CUTLASS_DEVICE float gelu(float x) {
   return x * (x < 0.0f ? tail : 1.0f - tail);
 }
 
-// G(gate) * U(up), where U is up itself, and from the coefficients.
+// G(gate) * U(up).
 struct GeluGated {
   CUTLASS_DEVICE float operator()(float gate, float up) const { return gelu(gate) * up; }
 };
 struct ReluGated {
-  CUTLASS_DEVICE float operator()(float gate, float up) const { return at_least(0.0f, gate) * up; }
+  Coefficients const& given;
+  CUTLASS_DEVICE float operator()(float gate, float up) const {
+    return at_least(given.limit, gate) * up;
+  }
 };
 struct LogisticGated {
   Coefficients const& given;
+  bool alone;
   CUTLASS_DEVICE float operator()(float gate, float up) const {
-    return logistic(gate, given) *
+    return logistic(gate, given, alone) *
            (at_most(given.limit, at_least(-given.limit, up)) + given.up_constant);
   }
 };
@@ -110,9 +116,9 @@ CUTLASS_DEVICE void dispatch_activation(EpilogueArgs<Element> const& epilogue, F
   if (epilogue.activation == Activation::Gelu) {
     f(GeluGated{});
   } else if (epilogue.activation == Activation::Relu) {
-    f(ReluGated{});
+    f(ReluGated{epilogue.coefficients});
   } else {
-    f(LogisticGated{epilogue.coefficients});
+    f(LogisticGated{epilogue.coefficients, epilogue.activation == Activation::Sigmoid});
   }
 }
 

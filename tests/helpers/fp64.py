@@ -36,6 +36,8 @@ ACTIVATIONS = {
     * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3)))
     * up,
     "relu": lambda gate, up: np.where(gate < 0, 0, gate) * up,
+    "sigmoid": lambda gate, up: up / (1 + np.exp(-gate)),
+    "identity": lambda gate, up: gate * up,
     cuswiglu.ClampedSwiGLU(): clamped(1.702, 7),
     cuswiglu.ClampedSwiGLU(0.5, 1): clamped(0.5, 1),
     cuswiglu.ClampedSwiGLU(limit=math.inf): clamped(1.702, np.inf),

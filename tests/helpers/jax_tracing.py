@@ -33,7 +33,8 @@ def named(biases=(), dtype=BF16):
 
 def _in_fp32(activation):
     """The whole MLP or its first half without a rounding, as JAX's own functions say it."""
-    gates = {"silu": jax.nn.silu, "relu": jax.nn.relu}
+    gates = {"silu": jax.nn.silu, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid}
+    gates["identity"] = jax.nn.identity
     gates |= {"gelu": lambda g: jax.nn.gelu(g, approximate=False), "gelu_tanh": jax.nn.gelu}
 
     def computed(x, gate, up, down=None, b_gate=0, b_up=0, b_down=0):

@@ -48,6 +48,8 @@ NAMES = {
     "gelu": ["gelu"],
     "gelu_tanh": ["gelu_tanh", "gelu_new", "gelu_pytorch_tanh", "gelu_fast"],
     "relu": ["relu"],
+    "sigmoid": ["sigmoid"],
+    "identity": ["linear"],
 }
 
 
@@ -85,7 +87,7 @@ def test_the_error_names_model_activation_source_and_what_is_computed(tmp_path: 
         load_safetensors(path)
     assert str(caught.value).startswith(
         f"path: {path} is of some, whose MLP uses the activation quick_gelu (says config.json, "
-        "hidden_act); cuswiglu computes silu, gelu, gelu_tanh, relu, swish, "
+        "hidden_act); cuswiglu computes silu, gelu, gelu_tanh, relu, sigmoid, identity, swish, "
     )
     assert str(caught.value).endswith(": pass a model that uses one of them")
 

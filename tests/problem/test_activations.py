@@ -24,7 +24,17 @@ from tests.helpers.tables import table_for
 
 BY_ACTIVATION = pytest.mark.parametrize("activation", fp64.ACTIVATIONS, ids=str)
 BY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS)
-CODES = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, ClampedSwiGLU(0.5, 3): 2}
+CODES = {
+    "silu": 0,
+    "gelu": 1,
+    "gelu_tanh": 2,
+    "relu": 3,
+    "sigmoid": 4,
+    "identity": 3,
+    ClampedSwiGLU(0.5, 3): 2,
+}
+#: Those that kernels compute from a sigmoid.
+LOGISTIC = [one for one in fp64.ACTIVATIONS if one not in ("gelu", "relu", "identity")]
 BY_CODE = pytest.mark.parametrize("activation", CODES, ids=str)
 
 
@@ -143,17 +153,23 @@ def test_a_kernel_without_an_entry_for_extras_says_so():
     assert kernel.obstacle(problem()) is None
 
 
-@pytest.mark.parametrize(
-    "activation", [one for one in fp64.ACTIVATIONS if one not in ("gelu", "relu")], ids=str
-)
+@pytest.mark.parametrize("activation", LOGISTIC, ids=str)
 def test_the_kernels_formula_with_what_they_are_told_is_the_activation(activation):
     linear, cubic, limit, up_constant = coefficients(activation).values()
     gate, up = np.meshgrid(np.linspace(-12, 12, 97), np.linspace(-9, 9, 13))
     x = np.minimum(gate, limit)
-    found = x / (1 + 2 ** (linear * x + cubic * x**3)) * (np.clip(up, -limit, limit) + up_constant)
+    factor = 1 if activation == "sigmoid" else x
+    found = (
+        factor / (1 + 2 ** (linear * x + cubic * x**3)) * (np.clip(up, -limit, limit) + up_constant)
+    )
     # The reference of GELU by tanh loses its own small tails.
     expected = fp64.ACTIVATIONS[activation](gate, up)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-13)
+
+
+@pytest.mark.parametrize(("activation", "least"), [("relu", 0), ("identity", -math.inf)])
+def test_kernels_are_told_the_least_that_relu_and_the_identity_leave_of_a_gate(activation, least):
+    assert coefficients(activation)["limit"] == least
 
 
 def test_an_alpha_as_large_as_fp32_allows_stays_finite(gpu):
@@ -223,7 +239,15 @@ def test_a_tuned_choice_counts_whatever_the_activation(gpu, tables):
 @BY_FUNCTION
 @pytest.mark.parametrize("value", ["swish", "", "clamped", "SiLU"])
 def test_an_unknown_activation_is_refused_and_the_known_are_listed(function, value):
-    known = ["'silu'", "'gelu'", "'gelu_tanh'", "'relu'", "ClampedSwiGLU"]
+    known = [
+        "'silu'",
+        "'gelu'",
+        "'gelu_tanh'",
+        "'relu'",
+        "'sigmoid'",
+        "'identity'",
+        "ClampedSwiGLU",
+    ]
     words = ["activation must be", *known, f"got {value!r}"]
     check_refused(function, ValueError, words, activation=value)
 
