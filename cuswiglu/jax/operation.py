@@ -53,7 +53,8 @@ def transformable(operation: Operation, layout: str, variant: str) -> Callable[.
     forward.def_vmap(batched)
     differentiable = jax.custom_vjp(cuswiglu)
     differentiable.defvjp(
-        lambda *arguments: (forward(*arguments), arguments),
+        # Not `forward`, which has no derivative: second derivatives need this one's.
+        lambda *arguments: (differentiable(*arguments), arguments),
         functools.partial(plain.gradients, operation),
     )
     jitted: Callable[..., Array] = jax.jit(differentiable)  # outside of a jit, traced once a kind

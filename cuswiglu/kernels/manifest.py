@@ -15,7 +15,7 @@ from .tile import TileVariant
 from .variant import Variant
 
 CUBINS = Path(__file__).parent.parent / "cubins"
-MANIFEST_FORMAT = 8
+MANIFEST_FORMAT = 9
 REBUILD = "rebuild with `pip install --force-reinstall --no-deps .` in the source tree"
 
 

@@ -106,20 +106,22 @@ def test_mlp_matches_fp64(cupy, inputs, launches, m, wrap):
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16], ids=["bf16", "fp16"])
 @pytest.mark.parametrize("m", [16, 512])
-def test_mlp_with_biases_and_another_activation_matches_fp64(cupy, draw, launches, m, dtype):
+@pytest.mark.parametrize("activation", [cuswiglu.ClampedSwiGLU(), "sigmoid", "identity"], ids=str)
+def test_mlp_with_biases_and_another_activation_matches_fp64(
+    cupy, draw, launches, activation, m, dtype
+):
     x, gate, up = draw(m, K, N, dtype=dtype)
     own = x, gate, up, draw(1, N, K, dtype=dtype)[1]
     biases = [draw(1, size, 8, dtype=dtype)[0][0] for size in (N, N, K)]
-    clamped = cuswiglu.ClampedSwiGLU()
     cupy.cuda.runtime.deviceSynchronize()
     given = [jnp.asarray(cupy.asnumpy(array)) for array in (x, gate.T, up.T, own[3].T, *biases)]
 
     def call(x, gate, up, down, b_gate, b_up, b_down):
         added = {"b_gate": b_gate, "b_up": b_up, "b_down": b_down}
-        return mlp(x, gate, up, down, **added, activation=clamped)
+        return mlp(x, gate, up, down, **added, activation=activation)
 
     found = to_cupy(cupy, jax.jit(call)(*given))
-    meant = activations.find(clamped)
+    meant = activations.find(activation)
     expected = numerics.mlp_reference(cupy, *own, activation=meant, biases=biases)
     assert (found.dtype, len(launches) > 0) == (dtype, True)
     limit = 2**-8 if dtype == ml_dtypes.bfloat16 else 2**-11

@@ -1,11 +1,11 @@
-"""The kernels' plain headers, compiled for the host: integer code that needs no GPU."""
+"""Headers of the kernels that need no GPU, compiled for the host."""
 
 from __future__ import annotations
 
 import ctypes
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,14 @@ import numpy as np
 KERNELS = Path(__file__).resolve().parents[2] / "kernels_cu"
 
 
-def compiled(folder: Path, name: str, source: str) -> ctypes.CDLL:
-    """A library made of C++ that may include the kernels' plain headers."""
+def compiled(folder: Path, name: str, source: str, includes: Iterable[str] = ()) -> ctypes.CDLL:
+    """A library made of C++ that may include headers of the kernels, and those in `includes`."""
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     assert compiler, "this test compiles parts of the kernels: install a C++ compiler (c++)"
     (folder / f"{name}.cpp").write_text(source)
     options = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    command = [compiler, *options, f"-I{KERNELS}", f"{name}.cpp", "-o", f"{name}.so"]
+    options += [f"-I{KERNELS}", *(f"-isystem{include}" for include in includes)]
+    command = [compiler, *options, f"{name}.cpp", "-o", f"{name}.so"]
     subprocess.run(command, cwd=folder, check=True)
     return ctypes.CDLL(str(folder / f"{name}.so"))
 

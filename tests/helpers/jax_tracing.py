@@ -31,7 +31,7 @@ def named(biases=(), dtype=BF16):
     return operands | {name: jnp.asarray(bias) for name, bias in added.items()}
 
 
-def _in_fp32(activation):
+def in_fp32(activation):
     """The whole MLP or its first half without a rounding, as JAX's own functions say it."""
     gates = {"silu": jax.nn.silu, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid}
     gates["identity"] = jax.nn.identity
@@ -65,7 +65,7 @@ def assert_gradients(function, given, activation="silu", *, tolerance, wrap=jax.
     found = wrap(lambda *given: gradients(function, cotangent, given))(*given)
     exact = [array.astype(jnp.float32) for array in given]
     with jax.default_matmul_precision("highest"):
-        wanted = gradients(_in_fp32(activation), cotangent.astype(jnp.float32), exact)
+        wanted = gradients(in_fp32(activation), cotangent.astype(jnp.float32), exact)
     for array, one, expected in zip(given, found, wanted, strict=True):
         assert (one.dtype, one.shape) == (array.dtype, expected.shape)
         error = np.linalg.norm(one.astype(jnp.float32) - expected) / np.linalg.norm(expected)

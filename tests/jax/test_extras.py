@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cuswiglu.common.device import Device
+from cuswiglu.problem import activations
 from tests.helpers import fp64
 from tests.helpers.calls import in_fp64
 from tests.helpers.compiled import GATED, pretend_compiled, without
 from tests.helpers.fp64 import assert_close
-from tests.helpers.host_arrays import FP16, bits, full
+from tests.helpers.host_arrays import FP16, bits, draw, full
 
 jax = pytest.importorskip("jax", reason="cuswiglu.jax needs it")
 
@@ -22,9 +24,11 @@ from tests.helpers.jax_tracing import (
     K_OUT,
     WRAPPED,
     K,
+    M,
     N,
     assert_gradients,
     called,
+    in_fp32,
     inputs,
     lowered,
     named,
@@ -93,7 +97,37 @@ def test_gradients_of_large_gates_are_finite(activation):
     assert np.isfinite(np.asarray(gradient(jnp.asarray(x))).astype(np.float32)).all()
 
 
+@BY_ACTIVATION
+def test_second_derivatives_of_activations_are_those_of_fp32(activation):
+    x, *pair = inputs()[:3]
+    direction = jnp.asarray(draw(M, K, 8)[0], jnp.float32)
+
+    def second(function, x):
+        def slope(x):
+            along = jax.grad(lambda x: function(x).sum(dtype=jnp.float32))(x)
+            return (along * direction).sum(dtype=jnp.float32)
+
+        return jax.grad(slope)(x).astype(jnp.float32)
+
+    found = second(lambda x: cuswiglu.jax.swiglu(x, *pair, activation=activation), x)
+    exact = [array.astype(jnp.float32) for array in (x, *pair)]
+    with jax.default_matmul_precision("highest"):
+        wanted = second(lambda x: in_fp32(activation)(x, *exact[1:]), exact[0])
+    assert np.linalg.norm(found - wanted) < 2**-5 * np.linalg.norm(wanted)
+
+
 # The custom call
+
+
+@pytest.mark.usefixtures("hopper", "any_evenness")
+@BY_ACTIVATION
+def test_a_traced_call_is_launched_with_its_activation(activation):
+    def call(x, gate, up):
+        return cuswiglu.jax.swiglu(x, gate.T, up.T, activation=activation)
+
+    (made,) = called(lowered(call, *CHECKPOINT[:3]))
+    (problem,) = made.problems(Device("cuda"))
+    assert problem.activation == activations.find(activation)
 
 
 @pytest.mark.usefixtures("hopper", "any_evenness")

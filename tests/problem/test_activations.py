@@ -110,6 +110,13 @@ def test_extreme_gates_give_what_fp64_says_on_both_paths(portable, activation, g
     np.testing.assert_allclose(found, [expected] * 2, rtol=2**-7, atol=2.0**-60)
 
 
+@pytest.mark.parametrize("gate", [-80.0, -40.0, -20.0])
+def test_small_sigmoids_are_as_precise_as_others_on_both_paths(portable, gate):
+    for path in (reference.swiglu, portable.swiglu):
+        found = of_one(path, gate, 1.0, "sigmoid")
+        np.testing.assert_allclose(found, fp64.ACTIVATIONS["sigmoid"](gate, 1.0), rtol=2**-8)
+
+
 @pytest.mark.parametrize("up", [-np.inf, -9.0, -7.0, 2.0, 7.0, 9.0, np.inf, np.nan])
 def test_the_clamped_swiglu_clamps_up_on_both_sides_and_adds_one(portable, up):
     expected = 2 / (1 + math.exp(-1.702 * 2)) * (np.clip(up, -7, 7) + 1)
