@@ -23,7 +23,7 @@ CYCLES_PER_US = 1450.0
 # Launch, first loads and last stores, partly hidden behind the kernel ahead.
 LAUNCH_US = 2.3
 # Products of one weight, where tiles do not divide M: rows behind the last are loaded as zeros, and
-# that takes TMA longer than rows that are there (1.0 to 1.9 times, 1.3 in the mean of 154 launches).
+# that takes TMA longer than rows that are there (1.0 to 1.9 times, 1.3 in the mean of 154 runs).
 PADDED = 1.3
 HIDING = 2.454  # as `Work.hiding`: fitted
 # Values of raster_rows that tuning measures.
