@@ -227,6 +227,6 @@ def test_one_raster_is_enough_where_all_tiles_run_at_once(measured):
     times, _ = measured(Shape(64, 96, 512), everything=True)
     rasters = {tried.raster_rows for tried in times if tried.variant in tiles}
     assert rasters == {RASTERS[0]}
-    times, _ = measured(Shape(8000, 8192, 64), everything=True)
+    times, _ = measured(Shape(8000, 8192, 512), everything=True)
     rasters = {tried.raster_rows for tried in times if tried.variant in tiles}
     assert rasters == set(RASTERS)

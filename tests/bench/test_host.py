@@ -14,6 +14,7 @@ from cuswiglu.bench.record import Outcome, Record
 from cuswiglu.bench.suites import host
 from cuswiglu.bench.suites.host import SUITE
 from cuswiglu.cli import main
+from cuswiglu.selection import portable_cost
 from tests.helpers.bench_cells import SETS, named, on_gpu, poisoned_inputs
 from tests.helpers.bench_records import SESSION, row
 from tests.helpers.compiled import DECODE_PLAIN, PLAIN
@@ -138,8 +139,9 @@ def test_bare_launches_are_the_driver_calls_alone(gpu, drawn):
     assert [name for name, _ in gpu.driver.calls] == ["cuLaunchKernelEx"] * 2
 
 
-def test_without_a_second_kernel_there_are_no_bare_launches(drawn):
-    """Where auto gives the down projection to cuBLAS: too many tokens for a decode kernel."""
+def test_without_a_second_kernel_there_are_no_bare_launches(drawn, monkeypatch):
+    """Where auto gives the down projection to cuBLAS: it is faster, and tokens are many."""
+    monkeypatch.setattr(portable_cost, "LAUNCH_US", float("-inf"))
     drawn = poisoned_inputs(dataclasses.replace(drawn.cell, m=300))
     with pytest.raises(RuntimeError, match="no two kernels to launch: w_down take cublas"):
         runner("bare-launches", drawn)

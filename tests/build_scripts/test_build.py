@@ -34,6 +34,7 @@ from build_scripts.compile import (
     parse_resources,
 )
 from build_scripts.variants import ABLATIONS, TILE_VARIANTS
+from build_scripts.variants.resident import ResidentSource
 from build_scripts.variants.swapped import SwappedSource
 from build_scripts.variants.tile import TileSource
 from cuswiglu.kernels.manifest import CUBINS, cubin, read_manifest, variants
@@ -248,6 +249,8 @@ def test_a_build_writes_what_the_library_reads(tmp_path, compiled):
             assert dict(kernel.widths) == {m: tuple(variant.widths(m)) for m in variant.layouts}
         elif isinstance(variant, SwappedSource):
             assert (kernel.most, kernel.block_n) == (variant.most, variant.block_n)
+        elif isinstance(variant, ResidentSource):
+            assert (kernel.fixed_bytes, kernel.x_bytes) == (variant.fixed_bytes, variant.x_bytes)
         else:
             assert (kernel.tokens, kernel.chunk) == (variant.tokens, variant.chunk)
     assert json.loads(path.read_text())["toolchain"] == VERSIONS

@@ -20,7 +20,7 @@ from cuswiglu.kernels.manifest import variants
 SCRIPT = pathlib.Path(__file__).parent / "sanitized.py"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 #: In the names of our kernels: those that draw and cast are CuPy's to check.
-OURS = ("pingpong", "cooperative", "decode")
+OURS = ("pingpong", "cooperative", "resident", "decode")
 LIMIT_S = 1200  # of a tool and a family
 _FOUND = 9  # exit status
 _SUMMARY = re.compile(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard")

@@ -148,7 +148,8 @@ def test_a_down_projection_for_cublas_has_its_bias_behind_the_call():
     def call(x, gate, up, down, b_gate, b_down):
         return cuswiglu.jax.mlp(x, gate.T, up.T, down.T, b_gate=b_gate, b_down=b_down)
 
-    shapes = (512, 896), (4864, 896), (4864, 896), (896, 4864), (4864,), (896,)
+    n, hidden = 13824, 5120
+    shapes = (180, hidden), (n, hidden), (n, hidden), (hidden, n), (n,), (hidden,)
     (made,) = called(lowered(call, *shapes))
     assert (made.down, made.biases) == ("", ("b_gate",))
 
