@@ -179,27 +179,33 @@ def _best(
             if kernel.name == entry.variant and kernel.launchable(problem, entry.split):
                 reason = f"measured: {entry.us:.1f} us"
                 return Choice("sm90", kernel.name, kernel, entry.raster_rows, reason, entry.split)
-    best = estimates(problem, device, able)[0]
+    best, *others = estimates(problem, device, able)
     if portable_too and not problem.gated:
-        reason = _cublas_instead(problem, best)
+        reason = _cublas_instead(problem, best, others)
         if reason:
             return Choice(PORTABLE, PORTABLE, reason=reason)
     reason = f"estimated: {best.us:.1f} us in {best.waves:.2f} waves"
     return Choice("sm90", best.kernel.name, best.kernel, 0, reason, best.split)
 
 
-def _cublas_instead(problem: Problem, best: Estimate) -> str:
-    """Tell why cuBLAS computes a product with one weight; empty if the kernel does."""
+def _cublas_instead(problem: Problem, best: Estimate, others: Sequence[Estimate]) -> str:
+    """Tell why cuBLAS computes a product with one weight; empty if the best kernel does."""
     if isinstance(best.kernel, DecodeVariant):
         return ""
-    if isinstance(best.kernel, TileVariant):
-        if best.evenness >= EVEN_ENOUGH:
-            return ""
+    if any(_divides(one, problem) and one.evenness >= EVEN_ENOUGH for one in (best, *others)):
+        return ""
+    if _divides(best, problem):
         return f"tiles fill {best.evenness:.0%} of their waves, and cuBLAS splits K"
     cublas = portable_cost.microseconds(problem)
     if best.us <= cublas:
         return ""
     return f"estimated: {cublas:.1f} us, where {best.kernel.name} takes {best.us:.1f}"
+
+
+def _divides(estimate: Estimate, problem: Problem) -> bool:
+    """Whether it is of a tile kernel, whose tiles divide M."""
+    kernel = estimate.kernel
+    return isinstance(kernel, TileVariant) and problem.m % kernel.block_m == 0
 
 
 def _for_any_m(problem: Problem, device: DeviceInfo | None, kernels: Sequence[Variant]) -> Choice:

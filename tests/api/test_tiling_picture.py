@@ -68,7 +68,7 @@ def test_many_values_of_m_are_cut_short(gpu):
 
 
 def test_a_down_projection_on_the_portable_path_is_named_and_not_drawn(gpu, monkeypatch):
-    monkeypatch.setattr("cuswiglu.selection.select.EVEN_ENOUGH", 2)
+    monkeypatch.setattr("cuswiglu.selection.portable_cost.LAUNCH_US", float("-inf"))
     layer = layer_on_gpu()
     layer(device_poisoned(M, K))
     assert f" then cublas for M = {M})" in repr(layer)

@@ -130,9 +130,9 @@ def busy_layer(cupy: Any) -> tuple[Any, Any]:
     return cuswiglu.GatedMLP(*weights), cupy.zeros((m, k), ml_dtypes.bfloat16)
 
 
-def _leave(stream: Any) -> None:
+def _leave(*streams: Any) -> None:
     """Say that work is in flight, if it is; then the interpreter ends."""
-    if stream.done:
+    if all(stream.done for stream in streams):
         wrong("nothing was in flight at the end")
     done("left with work in flight")
 
@@ -184,7 +184,7 @@ def exit_threads() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    _leave(streams[0])
+    _leave(*streams)
 
 
 class Exporter:
