@@ -101,10 +101,6 @@ class Record:
     sessions: tuple[Session, ...] = ()
     cells: tuple[CellRecord, ...] = ()
 
-    def copy_tbs(self, row: CellRecord) -> float | None:
-        """Look up how fast memory was copied in the session of a cell, in TB/s."""
-        return self.sessions[row.session].copy_tbs if row.session < len(self.sessions) else None
-
     def missing_cells(self, wanted: Iterable[Cell]) -> list[Cell]:
         """List the wanted cells that are not measured yet."""
         done = {record.cell for record in self.cells}

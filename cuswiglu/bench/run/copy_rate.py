@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...arrays import cupy_module
 from ...testing import timing
-from ..record import Session
-from . import machine
 
 BYTES = 1 << 30
 THREADS = 256
@@ -31,12 +28,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) cuswiglu_bench_copy(
   for (int i = 0; i < VECTORS; ++i) __stcs(target + at + i * THREADS, held[i]);
 }
 """
-
-
-def session(gpu: str) -> Session:
-    """Look at the machine, then measure how fast it copies."""
-    found = machine.session(gpu)
-    return replace(found, copy_tbs=measured())
 
 
 def measured() -> float:

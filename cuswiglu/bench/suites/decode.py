@@ -6,6 +6,7 @@ Calls of ours load weights ahead, as those of a `GatedMLP` do from the second on
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 from ... import problem
@@ -15,9 +16,9 @@ from ...selection import select
 from ..cells import MODELS, cell
 from ..contenders import Contender, Found, Runner, _own, _torch
 from ..contenders.inputs import Inputs
-from ..record import CellRecord, Record
+from ..record import CellRecord, Record, Session
 from ..report import columns, figures, plots, summaries
-from ..run import copy_rate
+from ..run import copy_rate, machine
 from ..run.measure import measure
 from ..run.run import Method
 from .base import Suite
@@ -60,6 +61,12 @@ def _mlp(deterministic: str | None, inputs: Inputs) -> Runner:
     return _own.runner(lambda number: layers[number](x, out=out), out)
 
 
+def session(gpu: str) -> Session:
+    """Look at the machine, then measure how fast it copies."""
+    found = machine.session(gpu)
+    return replace(found, copy_tbs=copy_rate.measured())
+
+
 def tbs(row: CellRecord) -> float | None:
     """Compute the TB/s at which gate and up's weights are read: X and the result do not count."""
     time = row.us(GATE_UP)
@@ -69,7 +76,7 @@ def tbs(row: CellRecord) -> float | None:
 def share(record: Record, row: CellRecord) -> float | None:
     """Compute `tbs` over the copy's, read plus written, in the session of the cell."""
     rate = tbs(row)
-    copy = record.copy_tbs(row)
+    copy = record.sessions[row.session].copy_tbs if row.session < len(record.sessions) else None
     return rate / copy if rate and copy else None
 
 
@@ -117,5 +124,5 @@ SUITE = Suite(
         "whole MLP": lambda record: summaries.speed_table(record, MLP, *figures.UNFUSED_MLP),
     },
     plots={"bandwidth": copy_share, "bare": bare_speed},
-    method=Method(measure=functools.partial(measure, whole_mlp=True), session=copy_rate.session),
+    method=Method(measure=functools.partial(measure, whole_mlp=True), session=session),
 )
