@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
-from build_scripts.variants.base import BLOCK_K
 from build_scripts.variants.resident import RESIDENT_VARIANTS, ResidentSource
 from cuswiglu.kernels.resident import ResidentVariant
 from cuswiglu.problem import Layout
 from tests.helpers.problems import problem
+from tests.helpers.table_kernels import made_from
 
 PROBLEM = problem()
 
 
 def kernel_of(source: ResidentSource) -> ResidentVariant:
     """The kernel that is built from a row of the table."""
-    facts = {name: fact for name, fact in source.facts().items() if name not in ("kind", "boxes")}
-    return ResidentVariant(
-        name=source.name,
-        family=source.family,
-        block_k=BLOCK_K,
-        n_multiple=8,
-        k_multiple=8,
-        alignment_bytes=16,
-        entries=source.entries,
-        arguments=source.arguments,
-        registers=96,
-        cubin="",
-        sha256="",
-        boxes=tuple((name, tuple(box)) for name, box in source.boxes().items()),
-        **facts,
-    )
+    boxes = tuple((name, tuple(box)) for name, box in source.boxes().items())
+    return made_from(source, ResidentVariant, 96, ("kind", "boxes"), boxes=boxes)
 
 
 (SOURCE,) = RESIDENT_VARIANTS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from build_scripts.variants.base import BLOCK_K
 from build_scripts.variants.swapped import SWAPPED_VARIANTS, SwappedSource
 from cuswiglu.kernels.swapped import SwappedVariant
 from cuswiglu.problem import Layout
 from tests.helpers.problems import plain_problem, problem
+from tests.helpers.table_kernels import made_from
 
 # What only the manifest and the build need.
 NOT_FIELDS = ("kind", "schedule")
@@ -17,21 +17,7 @@ PROBLEMS = {True: problem(), False: plain_problem()}  # whether there are gate a
 
 def kernel_of(source: SwappedSource) -> SwappedVariant:
     """The kernel that is built from a row of the table."""
-    facts = {name: fact for name, fact in source.facts().items() if name not in NOT_FIELDS}
-    return SwappedVariant(
-        name=source.name,
-        family=source.family,
-        block_k=BLOCK_K,
-        n_multiple=8,
-        k_multiple=8,
-        alignment_bytes=16,
-        entries=source.entries,
-        arguments=source.arguments,
-        registers=168,
-        cubin="",
-        sha256="",
-        **facts,
-    )
+    return made_from(source, SwappedVariant, 168, NOT_FIELDS)
 
 
 KERNELS = [kernel_of(source) for source in SWAPPED_VARIANTS]
