@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuswiglu.common.dtypes import ELEMENTS
+from cuswiglu.kernels.resident import CONSUMERS
 from cuswiglu.problem import Layout
 
 from .arguments import RESIDENT, Arguments, declarations
 from .base import BLOCK_K, MMA_ROWS, ExchangedSource, checked_entry
 
-CONSUMERS = 4  # warpgroups
 THREADS = 128 * (CONSUMERS + 1)
 ELEMENT_BYTES = 2
 BLOCK_N = 64  # columns of a tile: a swizzle's span

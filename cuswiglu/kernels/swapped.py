@@ -105,9 +105,9 @@ class SwappedVariant(Variant):
 
     def obstacle(self, problem: Problem) -> str | None:
         """Name the first limit that a problem breaks, or None."""
-        found, least = super().obstacle(problem), self.cluster_n * self.block_k
-        if found is None and self.splits_all and problem.k <= least - self.block_k:
-            steps = f"more than {least - self.block_k}, for each CTA of a cluster multiplies a part"
+        found, others = super().obstacle(problem), (self.cluster_n - 1) * self.block_k
+        if found is None and self.splits_all and problem.k <= others:
+            steps = f"more than {others}, for each CTA of a cluster multiplies a part"
             return f"K must be {steps} in {self.name}, got {problem.k}"
         return found
 
@@ -180,7 +180,7 @@ class SwappedVariant(Variant):
             work,
             width,
             steps,
-            exposed=-(-slicing.tiles // at_once) if self.splits_all else 1,
+            exposed=self._cut_rounds(slicing, at_once) if self.splits_all else 1,
             split=not self.splits_all and slicing.whole < slicing.tiles,
             clustered=self.sharers > 1,
         )
@@ -191,8 +191,12 @@ class SwappedVariant(Variant):
         return swapped_cost.GATED if self.gated else swapped_cost.PLAIN
 
     def _waves(self, slicing: Slicing, at_once: int) -> float:
-        halves = -(-(slicing.tiles - slicing.whole) // at_once)
-        return -(-slicing.whole // at_once) + halves / self.cluster_n
+        whole = -(-slicing.whole // at_once)
+        return whole + self._cut_rounds(slicing, at_once) / self.cluster_n
+
+    def _cut_rounds(self, slicing: Slicing, at_once: int) -> int:
+        """Count the tiles cut along K of the busiest cluster."""
+        return -(-(slicing.tiles - slicing.whole) // at_once)
 
     def best(self, problem: Problem, at_once: int) -> Slicing:
         """Find the way to cut a problem that is fastest by estimate; of equals the fewest tiles."""
@@ -209,7 +213,7 @@ class SwappedVariant(Variant):
         cut = self.best(problem, at_once)
         waves = self._waves(cut, at_once)
         # A wave that is cut along K fills its time no better: its sums have to meet.
-        rounds = -(-cut.tiles // at_once) if self.splits_all else math.ceil(waves)
+        rounds = self._cut_rounds(cut, at_once) if self.splits_all else math.ceil(waves)
         tiles = rounds * at_once * self.sharers
         room = tiles * self.block_n * cut.tokens.wide_width
         return Estimate(

@@ -17,7 +17,7 @@ OVERLAP_US = 1.5
 
 
 def microseconds(problem: Problem) -> float:
-    """Estimate cuBLAS's product of a problem with one weight, less what it cannot overlap."""
+    """Estimate cuBLAS's product of a problem with one weight, and what it cannot overlap."""
     m, n, k = problem.m, problem.n, problem.k
     products = 2.0 * m * n * k / FLOPS_RATE
     moved = (

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ..common.device import DeviceInfo
 from ..common.stack import callers_level
-from ..kernels.decode import DecodeVariant
 from ..kernels.manifest import variants
 from ..kernels.split import Split
 from ..kernels.tile import TileVariant
@@ -190,7 +189,7 @@ def _best(
 
 def _cublas_instead(problem: Problem, best: Estimate, others: Sequence[Estimate]) -> str:
     """Tell why cuBLAS computes a product with one weight; empty if the best kernel does."""
-    if isinstance(best.kernel, DecodeVariant):
+    if best.split is not None:  # K is cut already
         return ""
     if any(_divides(one, problem) and one.evenness >= EVEN_ENOUGH for one in (best, *others)):
         return ""
