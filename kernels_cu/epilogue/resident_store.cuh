@@ -4,9 +4,8 @@
 
 #include <cute/arch/copy_sm90.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
-#include <cutlass/array.h>
-#include <cutlass/numeric_conversion.h>
 
+#include "epilogue/rounded_pair.cuh"
 #include "impls/sm90_resident_traits.cuh"
 
 namespace cuswiglu::resident {
@@ -24,14 +23,7 @@ struct ResidentStore {
     // Where a lane's row of 16 bytes goes: stmatrix writes four blocks of 8 rows by 8 columns, two
     // along the rows, then two along the columns; 128-byte swizzle.
     unsigned char* const to = reinterpret_cast<unsigned char*>(buffer) + lane % 16 * 128;
-    cutlass::NumericArrayConverter<Element, float, 2> round;
-    auto pair = [&](int v) {
-      cutlass::Array<float, 2> y;
-      y[0] = combine(v);
-      y[1] = combine(v + 1);
-      auto const rounded = round(y);
-      return reinterpret_cast<uint32_t const&>(rounded);
-    };
+    auto pair = [&](int v) { return rounded_pair<Element>(combine(v), combine(v + 1)); };
     bool const issuing = cute::elect_one_sync();
     if (issuing) cute::tma_store_wait<0>();  // the tile before has left the buffer
     __syncwarp();

@@ -4,10 +4,9 @@
 
 #include <cute/arch/copy_sm90.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
-#include <cutlass/array.h>
-#include <cutlass/numeric_conversion.h>
 
 #include "common/ptx.cuh"
+#include "epilogue/rounded_pair.cuh"
 #include "impls/sm90_swapped_traits.cuh"
 
 namespace cuswiglu::swapped {
@@ -99,14 +98,7 @@ struct SwappedStore {
     // two along the columns, then two along the tokens; 128-byte swizzle.
     int const chunk = thread / 32 * 2 + lane / 8 % 2;
     int const place = (lane / 16 * 8 + lane % 8) * 128 + ((chunk ^ (lane % 8)) * 16);
-    cutlass::NumericArrayConverter<Element, float, 2> round;
-    auto pair = [&](int i) {
-      cutlass::Array<float, 2> y;
-      y[0] = value(i);
-      y[1] = value(i + 1);
-      auto const rounded = round(y);
-      return reinterpret_cast<uint32_t const&>(rounded);
-    };
+    auto pair = [&](int i) { return rounded_pair<Element>(value(i), value(i + 1)); };
     // One lane of each warp issues the warp's boxes: uniform, so that no lane waits for another.
     static_assert(Traits::kOutTokens == 4 * Traits::kOutBoxTokens, "a box for each warp");
     int const box = cutlass::canonical_warp_idx_sync() % 4 * Traits::kOutBoxTokens;

@@ -21,8 +21,8 @@ using cute::Int;
 using cute::Shape;
 
 // Element: of all arrays, BF16 or FP16. kGated: gate and up, else one weight. kClusterN: CTAs of a
-// cluster: of two, they lie along N, and share X; of more, they share each tile along K. kMajor: how the weights lie in memory. A column of tiles
-// may have from kFewest to kMost tokens, in steps of 8.
+// cluster: of two, they lie along N, and share X; of more, they share each tile along K. kMajor: how
+// the weights lie in memory. A column of tiles may have from kFewest to kMost tokens, in steps of 8.
 template <class Element_, bool kGated_, int kClusterN_, Major kMajor_, int kFewest_, int kMost_>
 struct SwappedTraits {
   using Element = Element_;
